@@ -53,8 +53,8 @@ impl Fetch {
         Ok(renewed.certificate)
     }
 
-    /// Presents the current certificate. Until then the control plane relies on the previous one, because its response with the new one may
-    /// have been lost.
+    /// Shows the control plane that the agent stored the renewed certificate. Until then the previous one stays current, because the
+    /// response with the renewed one may have been lost.
     pub(crate) async fn confirm_renewal(&self) -> Result<(), AgentError> {
         let response = self.request(Method::POST, path::CONFIRM_RENEWAL.to_owned(), Bytes::new(), None).await?;
         body(response, BODY_BYTES_MAX).await.map(|_| ())

@@ -36,7 +36,7 @@ use ledger::Ledger;
 pub use error::AgentError;
 pub use options::{Options, Verb};
 
-use std::sync::Arc;
+use std::{io::Write, sync::Arc};
 
 use gpuaas_host::{
     Host,
@@ -53,7 +53,8 @@ pub async fn run(options: Options) -> Result<(), AgentError> {
         Some(Verb::Enroll) => {
             let redeemed = enroll::load_or_enroll(&host, &options).await?;
             let how = if redeemed.is_new { "enrolled" } else { "already enrolled" };
-            println!("{how} as {}", redeemed.state.identity.description());
+            // The node is enrolled, also if standard output cannot be written.
+            let _ = writeln!(std::io::stdout(), "{how} as {}", redeemed.state.identity.description());
             Ok(())
         }
         Some(Verb::Status) => {

@@ -1,6 +1,6 @@
 //! The node agent: dials the control plane and executes signed tasks; it accepts no connections.
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use gpuaas_agent::{Options, run};
@@ -41,7 +41,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let ended = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build()?.block_on(run(options));
     Ok(ended.map_or_else(
         |error| {
-            eprintln!("{}", error.user_message());
+            // The exit status tells systemd whether to restart, also if standard error cannot be written.
+            let _ = writeln!(std::io::stderr(), "{}", error.user_message());
             ExitCode::from(error.exit() as u8)
         },
         |()| ExitCode::SUCCESS,

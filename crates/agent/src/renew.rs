@@ -1,4 +1,4 @@
-//! Renews the node's certificate at two thirds of its life or when another authority issues, each time with a new key.
+//! Renews the node's certificate at two thirds of its life, or when another authority becomes the issuing one, each time with a new key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// Renews for as long as the agent runs.
 pub(crate) async fn run(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
-    // If the agent died before it presented its certificate, the next connection presents it.
+    // If the agent died before it confirmed a renewed certificate, its next connection confirms it.
     let mut is_confirmed = true;
     loop {
         let renew_at = renewal_at(&dialer).await.unwrap_or_else(|_| now());
@@ -33,7 +33,7 @@ pub(crate) async fn run(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
                 tracing::info!("the node's certificate was renewed");
                 is_confirmed = confirm_renewal(&fetch).await;
                 if !is_current {
-                    // The replica does not know yet that another authority issues.
+                    // The replica does not know yet that another authority is the issuing one.
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -58,7 +58,7 @@ async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     Ok(!state.identity.is_of_former_authority()?)
 }
 
-/// Presents the renewed certificate to the control plane. A certificate that expires before that is renewed like any other.
+/// Confirms to the control plane that the renewed certificate is stored. One that expires unconfirmed is renewed like any other.
 async fn confirm_renewal(fetch: &Fetch) -> bool {
     let shown = fetch.confirm_renewal().await;
     shown

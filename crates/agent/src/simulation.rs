@@ -1,7 +1,7 @@
 //! The agent in a simulation: the genuine runner with its genuine ledger on a simulated host, clock and runtime; its handlers change only a
 //! model.
 //!
-//! Deliberately absent: the connection (`control_connection`, `service`), and the requests that the genuine handlers send over it.
+//! Deliberately absent: the connection (`control_connection`, `service`), and the requests that the genuine handlers send (`fetch`).
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl SimulatedAgent {
         Ok(Self { runner })
     }
 
-    /// Accepts an envelope and returns the task's lines, like the channel's service.
+    /// Accepts an envelope and returns the task's lines, like `service`.
     pub async fn accept(&self, envelope: &[u8]) -> Result<BoxStream<'static, TaskLine>, Refusal> {
         Ok(match self.runner.accept(envelope).await? {
             Accepted::Known(lines) => stream::iter(lines).boxed(),

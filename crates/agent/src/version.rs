@@ -24,7 +24,7 @@ mod this {
     }
 
     /// Returns those schemas of a task type that this version accepts.
-    pub(crate) fn schemas(all: RangeInclusive<u32>, _mutates: bool) -> RangeInclusive<u32> {
+    pub(crate) fn schemas(all: RangeInclusive<u32>, _is_exclusive: bool) -> RangeInclusive<u32> {
         all
     }
 

@@ -297,6 +297,9 @@ pub struct WhoAmI {
     /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
+    /// Id of the token.
+    #[serde(default)]
+    pub token: String,
     /// Version of the control plane.
     #[serde(default)]
     pub control_plane_version: String,

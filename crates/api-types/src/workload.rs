@@ -81,7 +81,8 @@ pub struct ImportRelease {
     /// Slug of the app.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub app: String,
-    /// Version of the release. Defaults to the version that the release declares, otherwise to the last segment of the source.
+    /// Version of the release. If the release declares a version, it must be that one. Defaults to the declared version, or to the last
+    /// segment of the source.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9.+~-]+$")]
     pub version: Option<String>,
@@ -140,7 +141,7 @@ pub struct Workload {
     /// Addresses at which clients reach the workload.
     #[serde(default)]
     pub endpoints: Vec<Endpoint>,
-    /// Cause of a failure or degradation.
+    /// Cause of a failure or degradation: that of the workload, otherwise that of its first degraded member.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
     /// Section of the list in which the workload appears: `needs_attention`, `active`, `stopped` or `history`.
@@ -392,12 +393,14 @@ pub struct Step {
     /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
-    /// Start of the first attempt, in milliseconds since the Unix epoch.
+    /// Start of the first attempt.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub started_at_ms: Option<i64>,
-    /// End of the step, in milliseconds since the Unix epoch.
+    #[schema(format = DateTime)]
+    pub started_at: Option<String>,
+    /// End of the step.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub ended_at_ms: Option<i64>,
+    #[schema(format = DateTime)]
+    pub ended_at: Option<String>,
 }
 
 /// Requests credentials for a workload's cluster.

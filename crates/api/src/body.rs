@@ -20,7 +20,8 @@ use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    body_budget::Reservation, declared::operation_of, json, problem::ApiProblem, refusals::NamingBody, state::ApiState,
+    body_budget::Reservation, declared::operation_of, json, naming_body::NamingBody, problem::ApiProblem,
+    state::ApiState,
 };
 
 /// Longest time from a request's head to the end of its body.

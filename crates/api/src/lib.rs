@@ -29,6 +29,7 @@ mod json;
 mod limits;
 mod lookup;
 mod metrics;
+mod naming_body;
 mod node_views;
 mod operations;
 mod page;

@@ -5,10 +5,13 @@ use gpuaas_engine::{
     Caller, CommandError,
     ownership::{self, VisibleNode},
 };
-use gpuaas_model::{AllocationId, Code, Name, NodeId, ProjectId, WorkloadId};
+use gpuaas_model::{AllocationId, Code, Name, NodeId, Permission, ProjectId, WorkloadId};
 use gpuaas_store::{IdKind, IdPrefix, NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
+
+/// Advice for callers who may not list nodes.
+const NODES_OF_PROJECT: &str = "see the nodes of the project: gpuaas allocation list";
 
 /// Ids that a refusal of an ambiguous prefix names.
 const CANDIDATES_NAMED: usize = 5;
@@ -75,8 +78,14 @@ pub(crate) async fn node(reader: &mut Reader, caller: &Caller, key: &str) -> Res
 
 /// Returns the node with this name or id if the caller may see it; otherwise it is reported as absent.
 pub(crate) async fn visible_node(reader: &mut Reader, caller: &Caller, key: &str) -> Result<VisibleNode, ApiProblem> {
-    let found = node(reader, caller, key).await?;
-    Ok(ownership::visible_node(reader, caller, found, &spelled::<NodeId>(key)).await?)
+    let found = async {
+        let found = node(reader, caller, key).await?;
+        Ok::<_, ApiProblem>(ownership::visible_node(reader, caller, found, &spelled::<NodeId>(key)).await?)
+    };
+    let lists_nodes = caller.principal.may(Permission::PlatformRead);
+    found.await.map_err(
+        |refused| if refused.is_not_found() && !lists_nodes { refused.then(NODES_OF_PROJECT) } else { refused },
+    )
 }
 
 /// Returns the id of an allocation: of the open one of the node with this name, or the one that `key` is or begins. Whether the caller may see

@@ -38,6 +38,11 @@ impl ApiProblem {
         Self { error: self.error.then(next), ..self }
     }
 
+    /// Returns whether it says that an object does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.error.code() == Code::NotFound
+    }
+
     /// Returns the underlying error.
     #[cfg(test)]
     pub(crate) fn cause(&self) -> &CommandError {

@@ -4,27 +4,24 @@
 //! reason, refusals get individual records only up to a rate per token and address, and summaries beyond it: see [`crate::refusal_limiter`].
 //! Commands record accepted mutations themselves, in the transaction of the change.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::time::Duration;
 
 use axum::{
-    body::Bytes,
     extract::{Request, State},
     middleware::Next,
     response::Response,
 };
 use gpuaas_engine::Caller;
-use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal, TokenId, WorkloadId, cut, visible};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal, TokenId, WorkloadId};
 use gpuaas_store::{NewAudit, StoreError};
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::Value;
 
 use crate::{
     auth, correlation,
     declared::{DRY_RUN, Declared, operation_of},
-    lookup, page,
+    lookup,
+    naming_body::{NamingBody, bounded},
+    page,
     peer::{self, PeerAddress},
     problem::Refused,
     state::ApiState,
@@ -32,30 +29,6 @@ use crate::{
 
 /// Time for which refusals are counted before their summary is recorded.
 pub(crate) const SUMMARY_AFTER: Duration = Duration::from_secs(10);
-/// Longest recorded target, in bytes. The target is part of the client's path.
-const TARGET_BYTES_MAX: usize = 256;
-
-/// Body of a request whose refusal would be recorded, set by [`crate::body::Body`]. A refusal reads the name of the object from it.
-#[derive(Clone, Default)]
-pub(crate) struct NamingBody(pub(crate) Arc<OnceLock<Bytes>>);
-
-/// Field of a body that names the object to be created, or the node to be allocated.
-#[derive(Deserialize)]
-struct Named {
-    #[serde(alias = "node")]
-    name: String,
-}
-
-impl NamingBody {
-    /// Returns `noun` with the name of the object that the request would have created; `noun` alone if the body names none.
-    fn complete(&self, noun: String) -> String {
-        match self.0.get().and_then(|body| serde_json::from_slice::<Named>(body).ok()) {
-            // Escaped: a body may contain any character, a database stores no NUL.
-            Some(Named { name }) => bounded(&format!("{noun}/{}", visible(&name))),
-            None => noun,
-        }
-    }
-}
 
 /// Records the refusal of a mutation or an audited read, under the action that a success would have recorded.
 pub(crate) async fn middleware(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
@@ -72,7 +45,8 @@ pub(crate) async fn middleware(State(state): State<ApiState>, mut request: Reque
     {
         let target = target_of(uri.path());
         let target = if target.contains('/') { target } else { body.complete(target) };
-        record(&state, principal, from, (action, code), target, uri.query().unwrap_or_default()).await;
+        record(&state, principal, from, (action, code), (target, body.metadata(code)), uri.query().unwrap_or_default())
+            .await;
     }
     response
 }
@@ -82,7 +56,7 @@ async fn record(
     principal: Principal,
     from: Option<PeerAddress>,
     (action, code): (AuditAction, Code),
-    target: String,
+    (target, metadata): (String, Value),
     query: &str,
 ) {
     if !state.refusals.gets_record(principal.token, from) {
@@ -102,7 +76,7 @@ async fn record(
         project: principal.project,
         result: AuditResult::Refused,
         correlation: Some(correlation::current_id(&state.engine)),
-        metadata: json!({ "code": code }),
+        metadata,
     };
     append(state, &record).await;
 }
@@ -172,10 +146,6 @@ fn target_of(path: &str) -> String {
     }
 }
 
-fn bounded(target: &str) -> String {
-    cut(target, TARGET_BYTES_MAX).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use axum::http::Method;
@@ -205,20 +175,6 @@ mod tests {
             assert!(recorded("/api/v1/workloads", real), "{real}");
         }
         assert!(recorded("/api/v1/tokens", "dry_run=true"), "this operation has no dry run");
-    }
-
-    #[test]
-    fn target_of_a_request_that_creates_an_object_has_the_name_in_its_body() {
-        let named = |body: &'static str| {
-            let naming = NamingBody::default();
-            naming.0.set(Bytes::from_static(body.as_bytes())).expect("set once");
-            naming.complete("workload".to_owned())
-        };
-        assert_eq!(named(r#"{ "app": "rke2", "name": "train" }"#), "workload/train");
-        assert_eq!(named(r#"{ "project": "ml", "node": "gpu-1" }"#), "workload/gpu-1");
-        assert_eq!(named(r#"{ "name": 1 }"#), "workload");
-        assert_eq!(named(r#"{ "name": "x\u0000\u001b" }"#), r"workload/x\u{0}\u{1b}");
-        assert_eq!(NamingBody::default().complete("workload".to_owned()), "workload");
     }
 
     #[test]

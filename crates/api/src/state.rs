@@ -106,6 +106,6 @@ pub(crate) enum Readiness {
     HistoryRolledBack,
     /// A statement found the database's files damaged.
     Damaged,
-    /// This replica lacks the sealing key that the store uses, so it cannot verify tokens.
+    /// This replica lacks a sealing key that the store uses, so it cannot verify every token.
     NoSealingKey,
 }

@@ -69,6 +69,9 @@ pub(crate) async fn workload(
 
 fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &Name, now: Timestamp) -> Workload {
     let ready = parts.members.iter().filter(|member| is_ready(member)).count();
+    let is_unwell = matches!(record.health, Health::Degraded | Health::Failed);
+    let of_member = parts.members.iter().find_map(member_fault).filter(|_| is_unwell);
+    let explained = record.fault.clone().or(of_member.cloned());
     Workload {
         endpoint: record.endpoint(gpuaas_model::Endpoint::API).map(str::to_owned),
         id: record.id.to_string(),
@@ -91,11 +94,15 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &N
         health: record.health.to_string(),
         recovery: record.recovery.to_string(),
         endpoints: record.endpoints.into_iter().map(endpoint).collect(),
-        fault: record.fault.map(fault),
+        fault: explained.map(fault),
         generation: record.generation,
         observed_generation: record.observed_generation,
         created_at: record.created_at.to_string(),
     }
+}
+
+fn member_fault(member: &MemberRecord) -> Option<&gpuaas_model::Fault> {
+    member.state.fault().or(member.fault.as_ref())
 }
 
 fn is_ready(member: &MemberRecord) -> bool {
@@ -117,7 +124,7 @@ pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
         node_name: node_name.to_string(),
         state: record.state.name().to_string(),
         health: record.health.to_string(),
-        fault: record.state.fault().cloned().or(record.fault).map(fault),
+        fault: member_fault(&record).cloned().map(fault),
     }
 }
 
@@ -173,8 +180,8 @@ pub(crate) fn step(record: StepRecord) -> Step {
         task: record.task.map(|id| id.to_string()),
         detail: record.detail,
         fault: record.fault.map(fault),
-        started_at_ms: record.started_at.map(Timestamp::as_millis),
-        ended_at_ms: record.ended_at.map(Timestamp::as_millis),
+        started_at: record.started_at.map(|at| at.to_string()),
+        ended_at: record.ended_at.map(|at| at.to_string()),
     }
 }
 

@@ -83,6 +83,12 @@ pub enum ArtifactError {
         /// Why verification failed.
         why: &'static str,
     },
+    /// The request names another version than the release.
+    #[error("the release states the version {stated}")]
+    OtherVersion {
+        /// The version of the release.
+        stated: String,
+    },
     /// The release's folder or server cannot be read. The reason is only logged.
     #[error("the release cannot be read from its source")]
     Unreachable,
@@ -118,7 +124,9 @@ impl Coded for ArtifactError {
             Self::Unreachable => Code::ReleaseUnreachable,
             Self::Truncated { .. } => Code::ArtifactTruncated,
             Self::UnsafePath { .. } => Code::ArtifactUnsafePath,
-            Self::Malformed { .. } | Self::InvalidDigest(_) | Self::Source(_) => Code::FieldInvalid,
+            Self::Malformed { .. } | Self::InvalidDigest(_) | Self::Source(_) | Self::OtherVersion { .. } => {
+                Code::FieldInvalid
+            }
             Self::TooLarge { .. } => Code::BodyTooLarge,
             Self::Fetch { .. } => Code::Unavailable,
             Self::DiskFull(_) => Code::DiskFull,
@@ -127,7 +135,12 @@ impl Coded for ArtifactError {
     }
 
     fn field(&self) -> Option<String> {
-        Some(if matches!(self, Self::Unverified { .. }) { "sums_sha256" } else { "source" }.to_owned())
+        let field = match self {
+            Self::Unverified { .. } => "sums_sha256",
+            Self::OtherVersion { .. } => "version",
+            _ => "source",
+        };
+        Some(field.to_owned())
     }
 
     fn next(&self) -> Option<String> {
@@ -136,6 +149,7 @@ impl Coded for ArtifactError {
             Self::Unreachable => Some(UNREACHABLE_NEXT.to_owned()),
             Self::Store(_) | Self::InvalidDigest(_) => None,
             Self::Source(_) => Some("give the folder's absolute path, or a URL that begins with https://".to_owned()),
+            Self::OtherVersion { .. } => Some("omit the version, or import the release that you want".to_owned()),
             Self::Fetch { .. } => Some("try again: the download continues where it stopped".to_owned()),
             Self::DiskFull(_) => Some("make room on the control plane's disk, then import again".to_owned()),
             Self::TooLarge { .. } => Some("check that the source is a release of this app".to_owned()),

@@ -62,6 +62,8 @@ pub struct ReleaseRequest<'a> {
     pub sums: &'a str,
     /// The request's proof of the checksum file.
     pub proof: Proof<'a>,
+    /// The requested version. A release that states another one is refused.
+    pub version: Option<&'a str>,
 }
 
 /// Returns the name of a checksum file's signature file.
@@ -85,6 +87,7 @@ pub(crate) async fn import_release(
         sums: wanted.sums.to_owned(),
         sums_sha256: wanted.proof.sums_sha256.map(str::to_owned),
         signature: wanted.proof.signature.map(str::to_owned),
+        version: wanted.version.map(str::to_owned),
         verification: verification.clone(),
     };
     let checked = tokio::task::spawn_blocking(move || check.run());
@@ -121,6 +124,7 @@ struct ReleaseCheck {
     sums: String,
     sums_sha256: Option<String>,
     signature: Option<String>,
+    version: Option<String>,
     verification: Verification,
 }
 
@@ -146,6 +150,11 @@ impl ReleaseCheck {
         let marker = self.marker(&sums)?;
         let stand_in = marker.is_some();
         let version = marker.and_then(|marker| marker.version);
+        if let (Some(stated), Some(wanted)) = (&version, &self.version)
+            && stated != wanted
+        {
+            return Err(ArtifactError::OtherVersion { stated: stated.clone() });
+        }
         Ok((ImportedRelease { files, version, stand_in, verified_by }, opened))
     }
 

@@ -270,7 +270,7 @@ async fn run_session(serving: &Serving, session: &Session) -> Result<(), Channel
     send_endpoints(&session.link, backend.endpoints().await).await;
     let recorded = backend.connected(session.enrolled(), session.connection, &session.hello).await;
     recorded.map_err(|refused| ChannelError::Lost(refused.message))?;
-    // Only after recording succeeded: otherwise a running unreachable timer goes on.
+    // Only after recording succeeded: otherwise a running unreachable timer continues.
     serving.liveness.connected(node);
     let units = backend.observed_units(node).await;
     if let Err(error) = observe(&serving.channel.shared, session.clone(), units).await {

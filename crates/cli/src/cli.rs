@@ -212,8 +212,14 @@ pub(crate) struct Server {
     /// directory
     #[arg(long, env = "GPUAAS_SEALING_KEY_FILE", hide_env_values = true, value_name = "FILE")]
     pub(crate) sealing_key_file: Option<PathBuf>,
-    /// Directory for artifacts; default: a folder in the data directory
-    #[arg(long, env = "GPUAAS_ARTIFACTS_DIR", hide_env_values = true, value_name = "DIR")]
+    /// Absolute path of the directory for artifacts; default: a folder in the data directory
+    #[arg(
+        long,
+        env = "GPUAAS_ARTIFACTS_DIR",
+        hide_env_values = true,
+        value_name = "DIR",
+        value_parser = crate::values::absolute_path
+    )]
     pub(crate) artifacts_dir: Option<PathBuf>,
     /// Directory with the packages installed on new nodes, as `cargo xtask package` makes them; default: those shipped with this program
     #[arg(long, env = "GPUAAS_PACKAGES_DIR", hide_env_values = true, value_name = "DIR")]

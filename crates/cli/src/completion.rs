@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context;
 use clap::{ArgMatches, FromArgMatches};
 use clap_complete::{CompletionCandidate, Shell, env::Shells};
-use gpuaas_api_types::error_pages;
+use gpuaas_api_types::{AccessKind, Operation, error_pages};
 use gpuaas_client::Client;
 use gpuaas_model::Role;
 
@@ -19,7 +19,7 @@ use crate::{
     commands::app::is_startable,
     connection,
     contexts::Contexts,
-    help,
+    help, output,
     target::{Format, Target},
 };
 
@@ -30,8 +30,9 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) fn print_registration(shell: Shell) -> anyhow::Result<()> {
     let shells = Shells::builtins();
     let completer = shells.completer(&shell.to_string()).with_context(|| format!("{shell} is not supported"))?;
-    completer.write_registration("COMPLETE", "gpuaas", "gpuaas", "gpuaas", &mut std::io::stdout())?;
-    Ok(())
+    let mut script = Vec::new();
+    completer.write_registration("COMPLETE", "gpuaas", "gpuaas", "gpuaas", &mut script)?;
+    output::write(script)
 }
 
 /// Completes the values of a closed list.
@@ -116,6 +117,32 @@ pub(crate) fn workloads() -> Vec<CompletionCandidate> {
     })
 }
 
+/// The imported versions of the app that the command line names.
+pub(crate) fn versions() -> Vec<CompletionCandidate> {
+    candidates(async |client, _| {
+        let Some(app) = argument("app") else { return Ok(Vec::new()) };
+        Ok(client.get_app(&app).await?.versions.into_iter().map(CompletionCandidate::new).collect())
+    })
+}
+
+/// The kinds of credentials of the workload that the command line names.
+pub(crate) fn access_kinds() -> Vec<CompletionCandidate> {
+    of_access(|kinds| kinds.into_iter().map(|kind| kind.name).collect())
+}
+
+/// The roles of these credentials.
+pub(crate) fn cluster_roles() -> Vec<CompletionCandidate> {
+    of_access(|kinds| kinds.into_iter().flat_map(|kind| kind.roles).collect())
+}
+
+fn of_access(values: fn(Vec<AccessKind>) -> BTreeSet<String>) -> Vec<CompletionCandidate> {
+    candidates(async |client, target| {
+        let Some(workload) = argument("workload") else { return Ok(Vec::new()) };
+        let kinds = client.get_access(target.project, &workload).await?.kinds;
+        Ok(values(kinds).into_iter().map(CompletionCandidate::new).collect())
+    })
+}
+
 /// The members of the workload that the command line names.
 pub(crate) fn members() -> Vec<CompletionCandidate> {
     candidates(async |client, target| {
@@ -132,11 +159,21 @@ pub(crate) fn signing_keys() -> Vec<CompletionCandidate> {
     })
 }
 
+/// The operations that have not ended.
+pub(crate) fn open_operations() -> Vec<CompletionCandidate> {
+    operations_if(|operation| operation.ended_at.is_none())
+}
+
 pub(crate) fn operations() -> Vec<CompletionCandidate> {
+    operations_if(|_| true)
+}
+
+fn operations_if(is_offered: fn(&Operation) -> bool) -> Vec<CompletionCandidate> {
     candidates(async |client, target| {
         let operations = client.list_operations(target.project, None, None).await?.items;
         Ok(operations
             .into_iter()
+            .filter(is_offered)
             .map(|of| described(of.id, format!("{} {} {}", of.kind, of.workload_name, of.state)))
             .collect())
     })

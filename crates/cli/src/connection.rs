@@ -107,6 +107,12 @@ pub(crate) fn client_with_token(target: &Target, token: &str) -> anyhow::Result<
     Ok(Endpoint::resolve(target)?.client(token)?)
 }
 
+/// Returns the same flags with the URL and the CA file of the chosen control plane, wherever they come from.
+pub(crate) fn with_endpoint(target: &Target) -> anyhow::Result<Target> {
+    let Endpoint { url, ca_file, .. } = Endpoint::resolve(target)?;
+    Ok(Target { url: Some(url), ca_file: Some(ca_file), ..target.clone() })
+}
+
 /// The chosen control plane, with the token of the ready file or context if it has one.
 struct Endpoint {
     url: String,

@@ -111,7 +111,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), ClientError> {
 fn path() -> anyhow::Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
-    Ok(config.context("neither XDG_CONFIG_HOME nor HOME is set")?.join("gpuaas/contexts.toml"))
+    let unset = || ClientError::InvalidSetting("neither XDG_CONFIG_HOME nor HOME is set".to_owned());
+    Ok(config.ok_or_else(unset)?.join("gpuaas/contexts.toml"))
 }
 
 #[cfg(test)]

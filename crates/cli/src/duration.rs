@@ -71,6 +71,17 @@ pub(crate) fn format_distance(moment: &str) -> Option<String> {
     })
 }
 
+/// Returns the milliseconds between two control plane timestamps; `None` for texts that are none.
+pub(crate) fn millis_between(start: &str, end: &str) -> Option<i64> {
+    let at = |moment: &str| moment.parse().map(Timestamp::as_millisecond).ok();
+    Some(at(end)? - at(start)?)
+}
+
+/// Reports whether a control plane timestamp has passed, by this machine's clock.
+pub(crate) fn is_past(moment: &str) -> bool {
+    moment.parse::<Timestamp>().is_ok_and(|moment| moment <= Timestamp::now())
+}
+
 fn format_duration(moment: Timestamp, now: Timestamp) -> String {
     match now.duration_since(moment).as_secs().max(0) {
         seconds @ ..120 => format!("{seconds} s"),

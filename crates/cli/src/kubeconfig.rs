@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use gpuaas_client::ClientError;
 use gpuaas_server::write_private;
 use serde_json::{Map, Value, json};
 
@@ -29,7 +30,9 @@ pub(crate) fn default_path() -> anyhow::Result<PathBuf> {
     if let Some(path) = named.iter().find(|path| path.exists()).or(named.last()) {
         return Ok(path.clone());
     }
-    let home = env::var_os("HOME").filter(|value| !value.is_empty()).context("neither KUBECONFIG nor HOME is set")?;
+    let home = env::var_os("HOME").filter(|value| !value.is_empty());
+    let unset = || ClientError::InvalidSetting("neither KUBECONFIG nor HOME is set".to_owned());
+    let home = home.ok_or_else(unset)?;
     Ok(Path::new(&home).join(".kube/config"))
 }
 

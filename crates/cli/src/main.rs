@@ -1,5 +1,8 @@
 //! Entry point of the `gpuaas` command.
 
+// They panic if the output cannot be written; `output` has functions that do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 #[cfg(test)]
 mod advised_commands;
 mod cli;
@@ -49,13 +52,13 @@ fn main() -> ExitCode {
         // A reader such as `head` that closes the pipe ends the command without an error.
         sigpipe::reset();
     }
-    let format = cli.target.output;
+    let (format, project_flag) = (cli.target.output, cli.target.project_flag());
     color::init(cli.target.color);
     let (log_format, collector) = (cli.command.log_format(), cli.command.collector());
     runtime::start(cli.command.needs_threads(), log_format, collector, async move {
         match commands::run(cli, settings).await {
             Ok(code) => code,
-            Err(error) => output::report_error(&error, format),
+            Err(error) => output::report_error(&error, format, &project_flag),
         }
     })
 }

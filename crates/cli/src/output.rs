@@ -1,16 +1,21 @@
 //! Command output: data goes to stdout, messages for people to stderr.
 
 use std::{
+    borrow::Cow,
+    fmt::Display,
     io::{IsTerminal, Write},
     process::ExitCode,
+    sync::LazyLock,
     time::Duration,
 };
 
+use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use gpuaas_api_types::{Problem, ProblemReason};
 use gpuaas_client::ClientError;
 use gpuaas_model::{Code, Coded, ExitStatus};
 use gpuaas_server::ServerError;
+use regex::{Captures, Regex};
 use serde::Serialize;
 
 use crate::{
@@ -83,22 +88,29 @@ pub(crate) fn list<T: Serialize>(
 ) -> anyhow::Result<()> {
     match format {
         Format::Table | Format::Wide => print_table(columns, items, format == Format::Wide),
-        Format::Json => println!("{}", serde_json::to_string_pretty(items)?),
-        Format::Yaml => print!("{}", serde_saphyr::to_string(&items)?),
-        Format::JsonPath(template) => print_text(&template.render(&serde_json::json!({ "items": items })))?,
-        Format::Name => items.iter().for_each(|item| println!("{}", name(item))),
+        Format::Json => line(serde_json::to_string_pretty(items)?),
+        Format::Yaml => write(serde_saphyr::to_string(&items)?),
+        Format::JsonPath(template) => print_text(&template.render(&serde_json::json!({ "items": items }))),
+        Format::Name => write(items.iter().map(|item| name(item) + "\n").collect::<String>()),
     }
-    Ok(())
 }
 
-fn print_table<T>(columns: &[Column<T>], items: &[T], is_wide: bool) {
+/// What people read on stderr instead of an empty table.
+pub(crate) const NOTHING_FOUND: &str = "nothing found";
+
+fn print_table<T>(columns: &[Column<T>], items: &[T], is_wide: bool) -> anyhow::Result<()> {
+    if items.is_empty() {
+        message(NOTHING_FOUND);
+        return Ok(());
+    }
     let (layout, rows) = Layout::of(columns, items, is_wide, false);
-    println!("{}", layout.header());
-    rows.iter().for_each(|row| println!("{}", layout.row(row)));
+    let lines = std::iter::once(layout.header()).chain(rows.iter().map(|row| layout.row(row)));
+    line(lines.collect::<Vec<_>>().join("\n"))?;
     let dropped = layout.dropped();
     if !dropped.is_empty() {
-        eprintln!("(the terminal is too narrow for {}; -o wide shows all columns)", dropped.join(", "));
+        message(format_args!("(the terminal is too narrow for {}; -o wide shows all columns)", dropped.join(", ")));
     }
+    Ok(())
 }
 
 /// Prints one object: as sentences for people, whole as JSON or YAML, what a template selects, or its name.
@@ -109,29 +121,43 @@ pub(crate) fn one<T: Serialize, D: Into<Text>>(
     name: &str,
 ) -> anyhow::Result<()> {
     match format {
-        Format::Table | Format::Wide => println!("{}", describe(item).into().as_str()),
-        Format::Json => println!("{}", serde_json::to_string_pretty(item)?),
-        Format::Yaml => print!("{}", serde_saphyr::to_string(item)?),
-        Format::JsonPath(template) => print_text(&template.render(&serde_json::to_value(item)?))?,
-        Format::Name => println!("{name}"),
+        Format::Table | Format::Wide => line(describe(item).into().as_str()),
+        Format::Json => line(serde_json::to_string_pretty(item)?),
+        Format::Yaml => write(serde_saphyr::to_string(item)?),
+        Format::JsonPath(template) => print_text(&template.render(&serde_json::to_value(item)?)),
+        Format::Name => line(name),
     }
-    Ok(())
 }
 
 /// Prints one object of a sequence as a JSON line, a YAML document or what a template selects.
 pub(crate) fn record<T: Serialize>(format: Format, item: &T) -> anyhow::Result<()> {
     match format {
-        Format::Yaml => print!("---\n{}", serde_saphyr::to_string(item)?),
-        Format::JsonPath(template) => print_text(&template.render(&serde_json::to_value(item)?))?,
-        Format::Table | Format::Wide | Format::Json | Format::Name => println!("{}", serde_json::to_string(item)?),
+        Format::Yaml => write(format!("---\n{}", serde_saphyr::to_string(item)?)),
+        Format::JsonPath(template) => print_text(&template.render(&serde_json::to_value(item)?)),
+        Format::Table | Format::Wide | Format::Json | Format::Name => line(serde_json::to_string(item)?),
     }
-    Ok(())
 }
 
 /// Prints a text that may end with a line end of its own.
-fn print_text(text: &str) -> std::io::Result<()> {
+fn print_text(text: &str) -> anyhow::Result<()> {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    write!(std::io::stdout(), "{text}{end}")
+    write(format!("{text}{end}"))
+}
+
+/// Prints a line to stdout.
+pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
+    write(format!("{text}\n"))
+}
+
+/// Writes to stdout. All data goes through this function: `println!` panics, for example if the disk is full.
+pub(crate) fn write(data: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(data.as_ref()).and_then(|()| stdout.flush()).context("cannot write to standard output")
+}
+
+/// Prints a line for people to stderr. Failures are ignored: there is no other place to report them.
+pub(crate) fn message(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Formats the strings and numbers of an object as words, those named `first` before the others, up to [`FIELDS_WIDTH_MAX`].
@@ -151,7 +177,7 @@ pub(crate) fn fields(object: &serde_json::Value, first: &[&str]) -> String {
 /// Prints the next command for people to stderr: stdout has the result and nothing else.
 pub(crate) fn hint(format: Format, text: &str) {
     if format.is_for_people() {
-        eprintln!("{}", Text::from(text).as_str());
+        message(Text::from(text).as_str());
     }
 }
 
@@ -162,19 +188,20 @@ pub(crate) fn is_interactive() -> bool {
 
 /// Copies a text to the clipboard of the user's terminal with OSC 52. Terminals that do not support it ignore the sequence.
 pub(crate) fn copy(text: &str) {
-    eprint!("\x1b]52;c;{}\x07", STANDARD.encode(text));
+    let _ = write!(std::io::stderr(), "\x1b]52;c;{}\x07", STANDARD.encode(text));
 }
 
-/// Prints the error to stderr, as JSON if data is printed as JSON or YAML, and returns its documented exit status.
-pub(crate) fn report_error(error: &anyhow::Error, format: Format) -> ExitCode {
+/// Prints the error to stderr, as JSON if data is printed as JSON or YAML, and returns its documented exit status. Commands that it advises
+/// get `project_flag`.
+pub(crate) fn report_error(error: &anyhow::Error, format: Format, project_flag: &str) -> ExitCode {
     let report = Report::of(error);
     match format {
-        Format::Json | Format::Yaml => eprintln!("{:#}", report.json()),
+        Format::Json | Format::Yaml => message(format_args!("{:#}", report.json())),
         Format::Table | Format::Wide | Format::Name | Format::JsonPath(_) => {
-            let text = Text::from(report.words());
+            let text = Text::from(&*with_project(&report.words(), project_flag));
             let words = text.as_str();
             let rest = words.strip_prefix("error:").unwrap_or(words);
-            eprintln!("{}{rest}", color::mark(&words[..words.len() - rest.len()], false));
+            message(format_args!("{}{rest}", color::mark(&words[..words.len() - rest.len()], false)));
         }
     }
     exit(report.status)
@@ -316,6 +343,19 @@ fn reasons(problem: &Problem) -> Vec<String> {
     let next = problem.next.iter().filter(|next| !next.ends_with(": /api/docs"));
     lines.extend(next.map(|next| format!("  {next}")));
     lines
+}
+
+/// Appends `project_flag` to every command in a text that acts in a project and names none. A command ends at a punctuation mark or at the
+/// end of its line.
+pub(crate) fn with_project<'a>(text: &'a str, project_flag: &str) -> Cow<'a, str> {
+    static COMMAND: LazyLock<Regex> = LazyLock::new(|| {
+        let pattern = r"gpuaas\s(?:allocation|service-account|workload)\s[^;,:)`\n]*[^;,:)`\s]";
+        Regex::new(pattern).expect("a valid pattern")
+    });
+    COMMAND.replace_all(text, |found: &Captures<'_>| {
+        let command = &found[0];
+        if command.contains("--project") { command.to_owned() } else { format!("{command}{project_flag}") }
+    })
 }
 
 /// Converts an exit status into the process's exit code.

@@ -11,7 +11,7 @@ use tracing_subscriber::{
 
 use crate::{
     cli::LogFormat,
-    environment,
+    environment, output,
     traces::{self, Collector, Traces},
 };
 
@@ -58,7 +58,7 @@ pub(crate) fn start(
     let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: starting the runtime failed: {error}");
+            output::message(format_args!("error: starting the runtime failed: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -66,7 +66,7 @@ pub(crate) fn start(
     let traces = match init_logging(log, collector.as_ref()) {
         Ok(traces) => traces,
         Err(error) => {
-            eprintln!("error: starting the export of traces failed: {error:#}");
+            output::message(format_args!("error: starting the export of traces failed: {error:#}"));
             return ExitCode::FAILURE;
         }
     };

@@ -4,10 +4,13 @@
 //! Guarantees: an unknown key is an error that names it; a value is parsed by the same parser as its flag; every mistake is found at once.
 
 use std::{
+    any::TypeId,
     ffi::{OsStr, OsString},
+    path::PathBuf,
     process::ExitCode,
 };
 
+use anyhow::Context as _;
 use clap::{
     Arg, ArgMatches, Command, FromArgMatches,
     builder::{OsStringValueParser, Resettable},
@@ -15,14 +18,15 @@ use clap::{
     error::{ContextKind, ContextValue},
     parser::ValueSource,
 };
+use gpuaas_model::ExitStatus;
 
 use crate::{
     cli::Cli,
     color, help, output,
     setting::{SETTINGS, Setting},
-    settings_file::{self, Entries, InvalidSettings, Mistake},
+    settings_file::{self, Entries, Entry, InvalidSettings, Mistake},
     suggestions,
-    target::{ProjectSource, Target},
+    target::{Format, ProjectSource, Target},
 };
 
 /// Flags of one run that are not settings of the control plane.
@@ -52,15 +56,18 @@ impl Rejected {
     /// Prints the reason and returns the exit status.
     pub(crate) fn report(self) -> ExitCode {
         match self {
-            Self::Usage(error) => error.exit(),
+            Self::Usage(error) => match error.print().context("cannot write to standard output") {
+                Err(lost) if !error.use_stderr() => output::report_error(&lost, Format::Table, ""),
+                _ => output::exit(if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Done }),
+            },
             Self::Settings { target, error, settings } => {
                 color::init(target.color);
                 if !settings.is_empty()
                     && let Err(error) = output::list(target.output, &settings, SETTINGS, |setting| setting.key.clone())
                 {
-                    return output::report_error(&error, target.output);
+                    return output::report_error(&error, target.output, "");
                 }
-                output::report_error(&error.into(), target.output)
+                output::report_error(&error.into(), target.output, "")
             }
         }
     }
@@ -140,14 +147,24 @@ fn wrong_values(command: &Command, server: &ArgMatches, file: &Entries) -> Vec<M
     for argument in arguments_of(command) {
         let id = argument.get_id().as_str();
         let key = id.replace('_', "-");
-        let given = place(argument, server).map(|at| (at, raw_value(server, id)));
-        let in_file = file.get(id).map(|entry| (entry.at.clone(), Some(OsString::from(&entry.value))));
-        for (at, value) in given.into_iter().chain(in_file) {
-            let detail = value.and_then(|value| problem(argument, &value));
+        let of_value = |value: OsString| problem(argument, &value);
+        let given = place(argument, server).map(|at| (at, raw_value(server, id).and_then(of_value)));
+        let in_file = file.get(id).map(|Entry { value, is_string, at }| {
+            let is_unquoted = !is_string && takes_any_text(argument);
+            let unquoted = is_unquoted.then(|| format!("{key} must be a string: write {value:?}"));
+            (at.clone(), unquoted.or_else(|| problem(argument, OsStr::new(value))))
+        });
+        for (at, detail) in given.into_iter().chain(in_file) {
             mistakes.extend(detail.map(|detail| Mistake { at, key: Some(key.clone()), detail }));
         }
     }
     mistakes
+}
+
+/// Reports whether an argument takes every text, so that its parser refuses no number.
+fn takes_any_text(argument: &Arg) -> bool {
+    let parsed = argument.get_value_parser().type_id();
+    parsed == TypeId::of::<PathBuf>() || parsed == TypeId::of::<String>()
 }
 
 /// Returns the flag or the variable that gives a setting's value, if one does.

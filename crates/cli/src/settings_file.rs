@@ -18,6 +18,8 @@ pub(crate) type Entries = BTreeMap<String, Entry>;
 pub(crate) struct Entry {
     /// The value as text, as its flag takes it.
     pub(crate) value: String,
+    /// Whether the file has the value as a string.
+    pub(crate) is_string: bool,
     /// `FILE:LINE`.
     pub(crate) at: String,
 }
@@ -69,7 +71,7 @@ pub(crate) fn read(path: &Path, known: &[&str]) -> (Entries, Vec<Mistake>) {
         let at = format!("{file}:{}", line(&text, key.span().start));
         let id = key.get_ref().replace('-', "_");
         match checked(key.get_ref(), value, known) {
-            Ok(value) => _ = entries.insert(id, Entry { value, at }),
+            Ok((value, is_string)) => _ = entries.insert(id, Entry { value, is_string, at }),
             Err(detail) => mistakes.push(Mistake { at, key: Some(key.get_ref().to_string()), detail }),
         }
     }
@@ -81,8 +83,8 @@ fn line(text: &str, offset: usize) -> usize {
     text[..offset].matches('\n').count() + 1
 }
 
-/// Returns the value of a known setting as text.
-fn checked(key: &str, value: Spanned<DeValue<'_>>, known: &[&str]) -> Result<String, String> {
+/// Returns the value of a known setting as text, and whether it is a string.
+fn checked(key: &str, value: Spanned<DeValue<'_>>, known: &[&str]) -> Result<(String, bool), String> {
     if !known.contains(&&*key.replace('-', "_")) {
         let keys: Vec<String> = known.iter().map(|id| id.replace('_', "-")).collect();
         let meant = match suggestions::nearest(key, keys.iter().map(String::as_str)) {
@@ -92,9 +94,9 @@ fn checked(key: &str, value: Spanned<DeValue<'_>>, known: &[&str]) -> Result<Str
         return Err(format!("{key} is not a setting; {meant}"));
     }
     match value.into_inner() {
-        DeValue::String(text) => Ok(text.into_owned()),
-        DeValue::Integer(number) => Ok(number.to_string()),
-        DeValue::Boolean(flag) => Ok(flag.to_string()),
+        DeValue::String(text) => Ok((text.into_owned(), true)),
+        DeValue::Integer(number) => Ok((number.to_string(), false)),
+        DeValue::Boolean(flag) => Ok((flag.to_string(), false)),
         DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
             Err(format!("{key} must be a string with the value of its flag"))
         }

@@ -1,6 +1,6 @@
-//! Parses numbers and addresses from the command line, with messages for people.
+//! Parses numbers, addresses and paths from the command line, with messages for people.
 
-use std::{net::SocketAddr, str::FromStr};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 /// Parses a whole number.
 pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
@@ -14,4 +14,10 @@ pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
 /// Parses an IP address with a port.
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text:?} is not ADDRESS:PORT, for example 127.0.0.1:7443"))
+}
+
+/// Parses an absolute path: the commands of one control plane may run in different directories.
+pub(crate) fn absolute_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(format!("{text:?} is not an absolute path")) }
 }

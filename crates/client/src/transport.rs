@@ -159,6 +159,10 @@ impl Client {
         let content =
             body.map(serde_json::to_vec).transpose().map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
         let mutates = method != Method::GET;
+        let resource = path.split('?').next().unwrap_or_default();
+        if resource.ends_with('/') || resource.contains("//") {
+            return Err(ClientError::InvalidSetting("an argument is empty: give a name or an id".to_owned()));
+        }
         let path = match self.is_dry_run && mutates {
             true => format!("{path}{}dry_run=true", if path.contains('?') { '&' } else { '?' }),
             false => path.to_owned(),
@@ -291,7 +295,7 @@ mod tests {
             ("https://[::1]:443", "[::1]:443"),
             ("https://10.0.0.7:28443", "10.0.0.7:28443"),
         ] {
-            assert_eq!(authority_of(url).expect("it is valid").as_str(), authority);
+            assert_eq!(authority_of(url).expect(url).as_str(), authority, "{url}");
         }
         for url in [
             "",
@@ -306,7 +310,7 @@ mod tests {
             "https://gpu example",
             "https://::1",
         ] {
-            let refused = authority_of(url).expect_err("it is not valid").to_string();
+            let refused = authority_of(url).expect_err(&format!("{url:?} is accepted")).to_string();
             assert!(refused.starts_with(&format!("the URL {url:?} ")), "{refused}");
         }
         let refused = authority_of("https://ada:secret@gpu.example").expect_err("it is not valid").to_string();

@@ -46,7 +46,7 @@ impl Catalog {
         GENERAL_TASKS.iter().chain(of_apps).find(|of| of.task_type == task)
     }
 
-    /// The preflight for a node on which nothing is placed: that of the first app that defines one.
+    /// Returns the preflight of the first app that defines one: a shorter one if the node is `occupied` by a member.
     pub fn preflight(&self, occupied: bool) -> Option<Preflight> {
         self.entries.values().find_map(|entry| entry.app.preflight(occupied))
     }

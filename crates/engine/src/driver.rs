@@ -123,7 +123,7 @@ impl Driver {
                         tracing::warn!(operation = %self.id, "the lease was lost; another replica continues");
                         return;
                     }
-                    // The driver goes on: every write checks the lease, so that nothing is written once another holder took it.
+                    // The driver continues: every write checks the lease, so that nothing is written once another holder took it.
                     Err(error) => {
                         tracing::warn!(operation = %self.id, %error, "the lease could not be renewed yet");
                         renewal = self.after(STORE_RETRY);

@@ -61,7 +61,7 @@ pub struct AccessRequest {
     pub name: String,
     /// `direct` or `break-glass`.
     pub kind: String,
-    /// One of the app's roles, for example `cluster-admin`.
+    /// One of the roles that `commands::access` offers for the kind, for example `cluster-admin`.
     pub role: String,
     /// Requested lifetime of the credential, in seconds.
     pub ttl_seconds: u64,

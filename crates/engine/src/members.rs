@@ -1,7 +1,7 @@
 //! Changes of members: their state with the health that follows from it, and whether a task may have changed their node.
 
 use gpuaas_model::{Health, MemberEvent, MemberId, MemberState, Timestamp};
-use gpuaas_planner::{StepAction, StepSpec};
+use gpuaas_planner::{StepAction, StepSpec, status::cancelled_member};
 use gpuaas_store::{MemberRecord, Tx};
 
 use crate::{error::EngineError, record::EventScope, rows::OperationRows};
@@ -28,6 +28,17 @@ pub(crate) async fn change_member(
     events.member(tx, member).await?;
     if member.state == MemberState::Removed {
         rows.of.workload.forget_machine_of(member);
+    }
+    Ok(())
+}
+
+/// Fails the members that a cancelled operation left unfinished.
+pub(crate) async fn fail_unfinished(tx: &mut Tx, rows: &mut OperationRows, now: Timestamp) -> Result<(), EngineError> {
+    let (view, kind) = (rows.of.view(), rows.operation.kind);
+    for member in &view.members {
+        if let Some(fault) = cancelled_member(member, kind, &view) {
+            change_member(tx, rows, member.id, MemberEvent::Fail { fault }, now).await?;
+        }
     }
     Ok(())
 }

@@ -143,7 +143,7 @@ impl Engine {
         let fault = (!reachable).then(|| Fault {
             code: CODE.to_owned(),
             class: gpuaas_model::FaultClass::Manual,
-            summary: format!("{} has been unreachable since {}", node.name, node.connectivity_since),
+            summary: format!("{}: {} has been unreachable since {}", member.name(), node.name, node.connectivity_since),
             evidence: None,
             next: NextAction::show_node("check whether the node and its agent run", &node.name),
         });

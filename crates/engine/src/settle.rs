@@ -9,6 +9,7 @@ use gpuaas_store::LeaseRecord;
 use crate::{
     driver::{Driver, EndedAttempt},
     error::EngineError,
+    members::fail_unfinished,
     record::EventScope,
     rows::OperationRows,
     step::{StepCursor, kind_of},
@@ -42,11 +43,15 @@ impl Driver {
         self.check_lease(&mut tx, lease).await?;
         let mut rows = OperationRows::load(&mut tx, self.id).await?;
         let events = EventScope::of(&rows.operation);
-        let before = rows.operation.state;
+        let (before, now) = (rows.operation.state, self.engine.ports().clock.now());
         rows.operation.state = ending.state();
-        rows.operation.ended_at = Some(self.engine.ports().clock.now());
+        rows.operation.ended_at = Some(now);
         tx.update_operation(&rows.operation, before).await?;
         rows.change_fault(FaultChange::Ended(ending));
+        // Also if a step failed during the cancellation: then the operation needs attention.
+        if rows.operation.cancel_requested && ending != Ending::Succeeded {
+            fail_unfinished(&mut tx, &mut rows, now).await?;
+        }
         let is_removed = ending == Ending::Succeeded && rows.operation.kind == OperationKind::Decommission;
         if ending == Ending::Succeeded {
             rows.of.workload.observed_generation = rows.operation.generation;

@@ -51,7 +51,7 @@ impl CommandEnd {
 /// Most packet filter rules that one call returns.
 pub const FIREWALL_RULES_MAX: usize = 1_000;
 
-/// Everything that an operation can do to a host, in three parts and three calls. Implemented for sandboxes and for systemd.
+/// Everything that a handler can do to a host, in three parts and three calls. Implemented for sandboxes and for systemd.
 ///
 /// Every change is idempotent: repeating it after a crash ends in the same state and returns [`Changed::No`]. No method has a default: an
 /// implementation that forwards to another one cannot miss a new method.
@@ -74,7 +74,7 @@ pub trait Host: Send + Sync {
 
 /// The files of a host.
 ///
-/// No operation follows a symbolic link, opens anything but a regular file, or leaves the host's root: links, pipes and devices in its path
+/// No method follows a symbolic link, opens anything but a regular file, or leaves the host's root: links, pipes and devices in its path
 /// are refused with [`HostError::UnsafePath`].
 #[async_trait]
 pub trait Files: Send + Sync {

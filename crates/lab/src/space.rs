@@ -63,7 +63,7 @@ mod tests {
     fn space_for_a_release_follows_from_its_archives() {
         let kept = tempfile::tempdir().expect("a temporary folder");
         let folder = Utf8Path::from_path(kept.path()).expect("the path is UTF-8");
-        assert!(bytes_per_node(folder).is_err(), "no archive exists");
+        assert!(bytes_per_node(folder).is_err(), "a folder without archives is accepted");
         for ((name, _), size) in ARCHIVES.iter().zip([1_000, 10]) {
             std::fs::write(folder.join(name), vec![0; size]).expect("written");
         }

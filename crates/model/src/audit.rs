@@ -131,7 +131,7 @@ text_enum! {
         AccessRevoke = "access.revoke",
         /// A member's journal was read through the platform.
         LogsRead = "logs.read",
-        /// A signed task was sent.
+        /// A task was signed and recorded. It is sent after that.
         TaskDispatch = "task.dispatch",
         /// A task ended on a node.
         TaskComplete = "task.complete",

@@ -61,6 +61,8 @@ text_enum! {
         AllocationInactive = "allocation_inactive",
         /// The allocation's node is unreachable.
         AllocationUnreachable = "allocation_unreachable",
+        /// Known findings of the allocation's node block a deployment.
+        AllocationBlocked = "allocation_blocked",
         /// Another workload uses the allocation.
         AllocationInUse = "allocation_in_use",
         /// The app does not allow this many members.
@@ -324,6 +326,7 @@ impl Code {
             | Self::AllocationUnknown
             | Self::AllocationInactive
             | Self::AllocationUnreachable
+            | Self::AllocationBlocked
             | Self::TooManyMembers
             | Self::VersionUnknown
             | Self::ConfigInvalid
@@ -387,6 +390,7 @@ impl Code {
             | Self::ConfigInvalid
             | Self::FixUnknown
             | Self::AccessKindUnknown
+            | Self::IdAmbiguous
             | Self::ConfirmationRequired => ExitStatus::Usage,
             _ => match self.status() {
                 401 | 403 => ExitStatus::Unauthorized,

@@ -101,7 +101,7 @@ text_enum! {
         MemberChanged = "member.changed",
         /// An operation began.
         OperationStarted = "operation.started",
-        /// A person requested the cancellation of an operation; it goes on until its running steps have ended.
+        /// A person requested the cancellation of an operation. The operation ends as soon as its running steps have ended.
         OperationCancelRequested = "operation.cancel_requested",
         /// An operation ended.
         OperationEnded = "operation.ended",

@@ -154,7 +154,7 @@ mod tests {
             assert!(role.allows(P::AuditRead) && role.allows(P::ProjectRead), "{role}");
             for permission in Permission::ALL.iter().filter(|permission| role.allows(**permission)) {
                 let reads = [P::ProjectRead, P::AuditRead, P::ArchivesRead, P::PlatformRead];
-                assert!(reads.contains(permission), "{role}: {permission}");
+                assert!(reads.contains(permission), "{role} has {permission}");
             }
         }
         // Archives contain the history of all projects.

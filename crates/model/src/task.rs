@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn install_configure_start_stop_and_uninstall_change_the_host() {
+    fn install_configure_start_stop_and_uninstall_touch_an_app() {
         use TaskType as T;
         let changing = T::ALL.iter().copied().filter(|task| task.touches_app());
         let expected = [T::Rke2Install, T::Rke2Configure, T::Rke2Start, T::Rke2Stop, T::Rke2Uninstall];

@@ -1,5 +1,7 @@
 //! Checks of placement that apply to every app.
 
+use std::collections::BTreeSet;
+
 use gpuaas_model::{
     AllocationId, AllocationState, Code, Connectivity, NodeId, NodeState, ProjectId, Reason, Timestamp,
 };
@@ -28,6 +30,8 @@ pub struct Candidate {
     pub support: Vec<TaskSupport>,
     /// Code and reason why its node's agent takes no tasks; `None` if it takes tasks.
     pub problem: Option<(Code, String)>,
+    /// The checks whose findings block a deployment onto its node, by name.
+    pub blocking: BTreeSet<String>,
     /// Name of the workload that uses the allocation.
     pub used_by: Option<String>,
 }
@@ -87,6 +91,16 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
             *code,
             format!("the agent of {node} takes no tasks: {detail}"),
             "choose another, or ask an operator to enroll the node again",
+        );
+    }
+    if !candidate.blocking.is_empty() && !is_over {
+        let checks: Vec<&str> = candidate.blocking.iter().map(String::as_str).collect();
+        refuse(
+            Code::AllocationBlocked,
+            format!("{node} has findings that block a deployment: {}", checks.join(", ")),
+            &format!(
+                "choose another, or ask an operator to resolve them and to inspect the node again: gpuaas node inspect {node}"
+            ),
         );
     }
     if let Some(workload) = &candidate.used_by {

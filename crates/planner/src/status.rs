@@ -99,30 +99,51 @@ pub fn fault(
         }
         FaultChange::StepFailed { .. } | FaultChange::Ended(Ending::NeedsAttention) => before,
         FaultChange::Ended(Ending::Succeeded) => None,
-        // Every other cancelled operation leaves the workload as it was.
-        FaultChange::Ended(Ending::Cancelled) => match operation.kind {
-            OperationKind::Deploy => Some(cancelled("deployment", workload)),
-            OperationKind::Decommission => Some(cancelled("removal", workload)),
-            _ => before,
-        },
+        // Every other operation that is cancelled keeps the workload's fault.
+        FaultChange::Ended(Ending::Cancelled) => cancelled(operation.kind, workload).or(before),
     }
 }
 
-/// Returns what a cancelled deployment or removal left on the nodes.
-fn cancelled(what: &str, workload: &WorkloadView) -> Fault {
+/// Returns the fault of a member that a cancelled operation left unfinished: no operation changes it any more. `None` for other members.
+pub fn cancelled_member(member: &MemberView, kind: OperationKind, workload: &WorkloadView) -> Option<Fault> {
+    let of_member = || {
+        let next = NextAction::resume("the operation continues with what is missing", &workload.name);
+        cancellation(format!("{}: operation {kind} was cancelled", member.name), next)
+    };
+    match member.state {
+        MemberState::Pending
+        | MemberState::Preparing { .. }
+        | MemberState::Bootstrapping { .. }
+        | MemberState::Joining { .. }
+        | MemberState::Draining { .. }
+        | MemberState::Removing { .. } => Some(cancelled(kind, workload).unwrap_or_else(of_member)),
+        MemberState::Ready { .. }
+        | MemberState::Stopped { .. }
+        | MemberState::Drained { .. }
+        | MemberState::Removed
+        | MemberState::Failed { .. } => None,
+    }
+}
+
+/// Returns what a cancelled deployment or removal left on the nodes; `None` for other operations.
+fn cancelled(kind: OperationKind, workload: &WorkloadView) -> Option<Fault> {
+    let what = match kind {
+        OperationKind::Deploy => "deployment",
+        OperationKind::Decommission => "removal",
+        _ => return None,
+    };
     let touched = workload.members.iter().filter(|member| member.touched && member.state != MemberState::Removed);
     let left: Vec<String> = touched.map(|member| format!("{} on {}", member.name, member.machine.name)).collect();
     let left = match left.as_slice() {
         [] => "nothing was left on its nodes".to_owned(),
         left => format!("it may have left files and services of {}", left.join(", ")),
     };
-    Fault {
-        code: Code::OperationCancelled.to_string(),
-        class: FaultClass::Retryable,
-        summary: format!("the {what} was cancelled; {left}"),
-        evidence: None,
-        next: NextAction::resume_or_remove(&workload.name),
-    }
+    Some(cancellation(format!("the {what} was cancelled; {left}"), NextAction::resume_or_remove(&workload.name)))
+}
+
+fn cancellation(summary: String, next: NextAction) -> Fault {
+    let code = Code::OperationCancelled.to_string();
+    Fault { code, class: FaultClass::Retryable, summary, evidence: None, next }
 }
 
 fn lifecycle(before: Lifecycle, operation: &OperationView<'_>) -> Lifecycle {
@@ -174,7 +195,7 @@ fn progress(operation: &OperationView<'_>) -> Progress {
     }
 }
 
-/// Derives the health. A cluster that can be repaired is never reported as `failed`.
+/// Derives the health. Members that are not well make a running workload `degraded`, never `failed`.
 fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
     let unwell = |member: &MemberView| {
         member.is_present()

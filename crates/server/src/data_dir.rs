@@ -1,14 +1,16 @@
 //! The data directory: used by one process at a time, and readable only by its owner.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::{DirBuilder, DirEntry, File, OpenOptions},
     io::{ErrorKind, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown, lchown},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use fs4::fs_std::FileExt;
 use gpuaas_model::ReplicaId;
+use tempfile::NamedTempFile;
 
 use crate::error::{BackupError, ServerError};
 
@@ -23,6 +25,10 @@ const MARKED: &str = "with a high-water mark";
 pub(crate) const ADMIN_TOKEN: &str = "admin.token";
 /// File name of the high-water mark.
 pub(crate) const MARK: &str = "history.mark";
+/// End of the names of files that are not complete yet.
+const DRAFT_SUFFIX: &str = ".gpuaas-draft";
+/// Time without a write after which no process writes a draft any more.
+const DRAFT_AGE_MAX: Duration = Duration::from_secs(3_600);
 /// Name of the folder in the data directory.
 pub(crate) const UNFINISHED_RESTORE: &str = "restore.unfinished";
 
@@ -46,7 +52,10 @@ impl DataDir {
             .open(path.join("lock"))
             .map_err(refuse)?;
         match FileExt::try_lock_exclusive(&lock) {
-            Ok(true) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Ok(true) => {
+                remove_drafts(path);
+                Ok(Self { path: path.to_owned(), _lock: lock })
+            }
             Ok(false) => Err(ServerError::DataDirInUse { path: path.to_owned() }),
             Err(source) => Err(refuse(source)),
         }
@@ -124,18 +133,39 @@ pub(crate) fn write_private_for(owner: (u32, u32), path: &Path, bytes: &[u8]) ->
 fn write_owned(owner: Option<(u32, u32)>, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let path = std::path::absolute(path)?;
     let folder = path.parent().ok_or_else(|| std::io::Error::new(ErrorKind::InvalidInput, "the path has no folder"))?;
-    let draft = path.with_extension("draft");
-    let mut file = create_private(&draft)?;
+    let mut draft = create_draft(&path)?;
     if let Some((user, group)) = owner
         && rustix::process::geteuid().is_root()
     {
         // On the open file: the path may be replaced meanwhile.
-        fchown(&file, Some(user), Some(group))?;
+        fchown(draft.as_file(), Some(user), Some(group))?;
     }
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&draft, &path)?;
+    draft.write_all(bytes)?;
+    draft.as_file().sync_all()?;
+    draft.persist(&path)?;
     File::open(folder)?.sync_all()
+}
+
+/// Creates a file of mode 0600 that replaces `path` once it is complete (`persist`); until then it has a name of its own next to `path`. It is
+/// removed if it is dropped before. A process that is killed leaves it behind.
+pub(crate) fn create_draft(path: &Path) -> std::io::Result<NamedTempFile> {
+    let path = std::path::absolute(path)?;
+    let mut beginning = path.file_name().unwrap_or_default().to_owned();
+    beginning.push(".");
+    let folder = path.parent().unwrap_or(&path);
+    tempfile::Builder::new().prefix(&beginning).suffix(DRAFT_SUFFIX).tempfile_in(folder)
+}
+
+/// Removes the drafts of processes that died while they wrote: they may contain secrets. Leaves those that a process may still write. One
+/// that cannot be removed does no harm.
+fn remove_drafts(folder: &Path) {
+    let is_old =
+        |entry: &DirEntry| entry.metadata()?.modified().map(|at| at.elapsed().unwrap_or_default() > DRAFT_AGE_MAX);
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let drafts = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(DRAFT_SUFFIX));
+    for draft in drafts.filter(|entry| is_old(entry).unwrap_or(false)) {
+        let _ = std::fs::remove_file(draft.path());
+    }
 }
 
 /// Creates an empty file of mode 0600. Removes an existing file, a leftover or a planted link, instead of writing through it.
@@ -149,7 +179,7 @@ pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{os::unix::fs::PermissionsExt, time::SystemTime};
 
     use super::*;
     use crate::{options::ServerOptions, ports::SystemEntropy, prior_use::StartKind};
@@ -176,11 +206,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (folder.path().join("bundle.gz"), folder.path().join("elsewhere"));
         std::fs::write(&elsewhere, "kept").unwrap();
-        std::os::unix::fs::symlink(&elsewhere, folder.path().join("bundle.draft")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
         write_private(&path, b"secret").unwrap();
         assert_eq!(std::fs::read(&elsewhere).unwrap(), b"kept");
         assert_eq!(std::fs::read(&path).unwrap(), b"secret");
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(path.symlink_metadata().unwrap().permissions().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn drafts_of_a_process_that_died_are_removed_when_the_directory_is_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, written_now) = create_draft(&folder.path().join("sealing.key")).unwrap().keep().unwrap();
+        let (file, left) = create_draft(&folder.path().join("sealing.key")).unwrap().keep().unwrap();
+        file.set_modified(SystemTime::now() - DRAFT_AGE_MAX * 2).unwrap();
+        let _in_use = DataDir::open(folder.path()).unwrap();
+        assert!(!left.exists(), "a draft remains");
+        assert!(written_now.exists(), "a draft was removed while it may be written");
+    }
+
+    #[test]
+    fn private_file_leaves_other_files_and_no_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("bundle.draft");
+        std::fs::write(&other, "kept").unwrap();
+        write_private(&folder.path().join("bundle.gz"), b"secret").unwrap();
+        assert_eq!(std::fs::read_to_string(&other).expect("a file of the user was removed"), "kept");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "a draft remains");
     }
 
     #[test]

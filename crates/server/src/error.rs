@@ -269,6 +269,10 @@ impl Coded for ServerError {
             Self::Store(error) => store_code(error),
             Self::RestoreUnfinished { .. } => Code::RestoreUnfinished,
             Self::Backup(BackupError::OtherKey { .. }) => Code::StateConflict,
+            // A path of the command line, or of a file next to it.
+            Self::Backup(BackupError::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                Code::FieldInvalid
+            }
             Self::Backup(BackupError::Rows(DumpError::Store(error))) => store_code(error),
             Self::Packages { .. } => Code::PackagesMissing,
             Self::ReimageHook { .. } => Code::ReimageHookMissing,

@@ -42,6 +42,9 @@ pub struct OneTimeAdmin {
     pub token_file: PathBuf,
     /// Expiry, RFC 3339.
     pub expires_at: String,
+    /// URL of the API of a running replica; absent if none runs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub url: Option<String>,
 }
 
 /// Reasons for making a one-time token, for its audit record.
@@ -152,7 +155,10 @@ pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, Serv
     let made = async {
         // Fails if the sealing key does not decrypt the store's secrets: it is then another control plane's store.
         let keys = keys(&store, sealing, &ports).await?;
-        one_time_admin(&store, &keys, &options.data_dir, &ports, TokenReason::Recovery).await
+        let made = one_time_admin(&store, &keys, &options.data_dir, &ports, TokenReason::Recovery).await?;
+        let replicas = store.read().await?.replicas().await?;
+        let running = replicas.into_iter().find(|life| !life.time_left.is_zero());
+        Ok(OneTimeAdmin { url: running.map(|life| life.replica.api_url), ..made })
     };
     let made = made.await;
     store.close().await;
@@ -189,7 +195,7 @@ fn write(folder: &Path, token: &TokenRecord, text: &SecretText) -> Result<OneTim
     let token_file = folder.join(ADMIN_TOKEN);
     write_private_for((owner.uid(), owner.gid()), &token_file, text.expose().as_bytes()).map_err(failed)?;
     let expires_at = token.expires_at.map(|at| at.to_string()).unwrap_or_default();
-    Ok(OneTimeAdmin { token_file, expires_at })
+    Ok(OneTimeAdmin { token_file, expires_at, url: None })
 }
 
 fn remove(folder: &Path) {

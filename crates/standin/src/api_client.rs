@@ -160,7 +160,7 @@ impl Client {
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(call.path)
-            .header("host", format!("{}:{}", self.host, self.port))
+            .header("host", join_host_port(&self.host, self.port))
             .header("accept", "application/json, */*")
             .header("user-agent", concat!("rke2-stand-in/", env!("CARGO_PKG_VERSION")))
             .header("content-type", call.content_type);
@@ -171,7 +171,7 @@ impl Client {
     }
 
     async fn dial(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
-        let target = format!("{}:{}", self.host, self.port);
+        let target = join_host_port(&self.host, self.port);
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream =
             stream.map_err(|error| ClientError::Unreachable(format!("dial tcp {target}: {}", go_text(&error))))?;
@@ -189,6 +189,11 @@ impl Client {
         });
         Ok(sender)
     }
+}
+
+/// Joins a host and a port as Go's `net.JoinHostPort` does: an IPv6 address gets brackets.
+pub(crate) fn join_host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn unreachable(error: &hyper::Error) -> ClientError {
@@ -235,6 +240,12 @@ mod tests {
         let app = Router::new().route("/ping", get(|| async { "pong" }));
         tokio::spawn(crate::tls::serve(listener, crate::tls::server_config(&leaf, &ca.pem).unwrap(), app));
         port
+    }
+
+    #[test]
+    fn ipv6_address_gets_brackets_before_a_port() {
+        let joined = ["fd00::7", "127.0.0.1", "cp.example"].map(|host| join_host_port(host, 9345));
+        assert_eq!(joined, ["[fd00::7]:9345", "127.0.0.1:9345", "cp.example:9345"]);
     }
 
     #[tokio::test]

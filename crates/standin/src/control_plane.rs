@@ -1,6 +1,7 @@
 //! The four genuine components of a server: their arguments, their manifests and the least memory with which they run well.
 
 use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
 
 use camino::Utf8PathBuf;
 use serde_json::json;
@@ -74,20 +75,21 @@ pub(crate) fn member_name(settings: &Settings) -> String {
 fn etcd(settings: &Settings) -> Vec<(&'static str, String)> {
     let (address, local, name) = (settings.address, settings.local(), member_name(settings));
     let tls = |file: &str| settings.paths.tls(file).into_string();
+    let url = |address: IpAddr, port: u16| format!("https://{}", SocketAddr::new(address, port));
     let listens = |port: u16| match address == local {
-        true => format!("https://{address}:{port}"),
-        false => format!("https://{local}:{port},https://{address}:{port}"),
+        true => url(address, port),
+        false => format!("{},{}", url(local, port), url(address, port)),
     };
     vec![
         ("name", name.clone()),
         ("data-dir", settings.paths.data("server/db/etcd").into_string()),
         ("listen-client-urls", listens(2379)),
-        ("advertise-client-urls", format!("https://{address}:2379")),
+        ("advertise-client-urls", url(address, 2379)),
         ("listen-peer-urls", listens(2380)),
-        ("initial-advertise-peer-urls", format!("https://{address}:2380")),
-        ("initial-cluster", format!("{name}=https://{address}:2380")),
+        ("initial-advertise-peer-urls", url(address, 2380)),
+        ("initial-cluster", format!("{name}={}", url(address, 2380))),
         ("initial-cluster-state", "new".to_owned()),
-        ("listen-metrics-urls", format!("http://{local}:2381")),
+        ("listen-metrics-urls", format!("http://{}", SocketAddr::new(local, 2381))),
         ("client-cert-auth", "true".to_owned()),
         ("trusted-ca-file", tls("etcd/server-ca.crt")),
         ("cert-file", tls("etcd/server-client.crt")),
@@ -130,7 +132,7 @@ fn apiserver(settings: &Settings) -> Vec<(&'static str, String)> {
         ("etcd-cafile", tls("etcd/server-ca.crt")),
         ("etcd-certfile", tls("etcd/client.crt")),
         ("etcd-keyfile", tls("etcd/client.key")),
-        ("etcd-servers", format!("https://{}:2379", settings.local())),
+        ("etcd-servers", format!("https://{}", SocketAddr::new(settings.local(), 2379))),
         ("kubelet-certificate-authority", tls("server-ca.crt")),
         ("kubelet-client-certificate", tls("client-kube-apiserver.crt")),
         ("kubelet-client-key", tls("client-kube-apiserver.key")),
@@ -239,7 +241,17 @@ pub(crate) fn write_manifest(settings: &Settings, component: &Component) -> anyh
 
 #[cfg(test)]
 mod tests {
-    use super::with_extra;
+    use super::*;
+
+    #[test]
+    fn ipv6_address_has_brackets_in_etcds_urls() {
+        let arguments = etcd(&Settings::of_options(&["--node-ip", "fd00::7"]));
+        let urls = arguments.iter().filter(|(name, _)| name.contains("url") || *name == "initial-cluster");
+        let of_node: Vec<&str> =
+            urls.filter(|(_, text)| text.contains("fd00")).map(|(_, text)| text.as_str()).collect();
+        assert_eq!(of_node.len(), 5, "{of_node:?}");
+        assert!(of_node.iter().all(|text| text.contains("https://[fd00::7]:23")), "{of_node:?}");
+    }
 
     #[test]
     fn an_argument_of_the_user_replaces_ours_of_the_same_name() {

@@ -3,6 +3,7 @@
 //! The texts come from public failure reports, so that the journal contains the lines that RKE2 prints.
 //! The file is read at every start. An unknown name is fatal: a misspelt fault would otherwise look like a healthy node.
 
+use crate::api_client::join_host_port;
 use crate::paths::{self, HostPaths};
 
 /// The file with the fault names, one per line; `#` starts a comment.
@@ -94,7 +95,8 @@ impl Faults {
             }
             F::NotAMember => Some(format!(
                 "starting kubernetes: preparing server: start managed database: this server is a not a member of the etcd \
-                 cluster. Found [{node_name}-00000000=https://192.0.2.1:2380], expect: {node_name}-00000000=https://{address}:2380"
+                 cluster. Found [{node_name}-00000000=https://192.0.2.1:2380], expect: {node_name}-00000000=https://{}",
+                join_host_port(address, 2380)
             )),
             F::NeverReady
             | F::ServerUnreachable

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::api_client::Client;
+use crate::api_client::{Client, join_host_port};
 use crate::paths::{self, HostPaths};
 use crate::pki::Leaf;
 use crate::server_files::kubeconfig;
@@ -58,8 +58,8 @@ impl Identity {
             paths::write(&host.data("agent").join(format!("{name}.key")), 0o600, &leaf.key)?;
             paths::write(&host.data("agent").join(format!("{name}.crt")), 0o644, &leaf.certificate)?;
         }
-        let text =
-            kubeconfig(&format!("https://{}:{APISERVER_PORT}", self.apiserver), &self.server_ca, &self.client, "user");
+        let server = format!("https://{}", join_host_port(&self.apiserver, APISERVER_PORT));
+        let text = kubeconfig(&server, &self.server_ca, &self.client, "user");
         Ok(paths::write(&host.data("agent/kubelet.kubeconfig"), 0o600, text)?)
     }
 }

@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;
 
-use crate::api_client::{Call, Client, ClientError};
+use crate::api_client::{Call, Client, ClientError, join_host_port};
 use crate::faults::{Fault, Faults};
 use crate::identity::{Identity, LOAD_BALANCER};
 use crate::pki::Leaf;
@@ -68,11 +68,8 @@ impl<'a> Join<'a> {
     /// Joins, retrying without limit. Fails only on an unreadable node password or a CA that is no certificate.
     pub(crate) async fn run(&self) -> anyhow::Result<Joined> {
         let password = node_password::load_or_create(&self.settings.paths)?;
-        log::info!(
-            "Running load balancer rke2-agent-load-balancer 127.0.0.1:6444 -> [{0}:{1}] [default: {0}:{1}]",
-            self.host,
-            self.port
-        );
+        let server = self.supervisor();
+        log::info!("Running load balancer rke2-agent-load-balancer 127.0.0.1:6444 -> [{server}] [default: {server}]");
         let ca = self.trusted_ca().await?;
         let client = Client::new(&self.host, self.port, tls::client_config(&ca, None)?, self.headers(&password));
         let client = client.with_server_name(LOAD_BALANCER);
@@ -148,8 +145,8 @@ impl<'a> Join<'a> {
         let apiservers: Vec<String> =
             serde_json::from_value(list).map_err(|error| format!("{SHOWN}{path}: {error}"))?;
         // If the server lists no apiserver, the agent uses the server's host.
-        let apiserver =
-            apiservers.first().and_then(|address| address.rsplit_once(':')).map_or(self.host.as_str(), |a| a.0);
+        let first = apiservers.first().and_then(|address| address.rsplit_once(':'));
+        let apiserver = first.map_or(self.host.as_str(), |(host, _)| host.trim_matches(['[', ']']));
         let path = "/v1-rke2/client-ca.crt";
         let client_ca = client.get(path).await.map_err(|error| failed(path, &error))?;
         let client_ca = String::from_utf8_lossy(&client_ca).into_owned();
@@ -168,7 +165,7 @@ impl<'a> Join<'a> {
 
     /// `host:port` of the supervisor in the `server` option.
     pub(crate) fn supervisor(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+        join_host_port(&self.host, self.port)
     }
 
     /// Requests the certificate `name` for a new key, which never leaves this node.

@@ -2,7 +2,7 @@
 //!
 //! Deliberately absent: exec, logs, metrics. A sandbox node has no pods.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Context as _;
 use axum::Router;
@@ -20,9 +20,10 @@ use crate::tls::{self, PeerCertificates};
 
 /// Binds the port; the error has the text of Go's `net.Listen`.
 pub(crate) async fn listen(address: IpAddr, port: u16) -> anyhow::Result<TcpListener> {
-    TcpListener::bind((address, port)).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => anyhow::anyhow!("listen tcp {address}:{port}: bind: address already in use"),
-        _ => anyhow::anyhow!("listen tcp {address}:{port}: {error}"),
+    let at = SocketAddr::new(address, port);
+    TcpListener::bind(at).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => anyhow::anyhow!("listen tcp {at}: bind: address already in use"),
+        _ => anyhow::anyhow!("listen tcp {at}: {error}"),
     })
 }
 

@@ -3,6 +3,7 @@
 //! `READY=1` is sent after the apiserver answers `/readyz` to a client certificate and etcd is healthy. Port 6443 opens
 //! before that, and the KubeNode becomes Ready after it. An open port therefore does not prove a ready server, as with RKE2.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,7 +141,7 @@ pub(crate) async fn wait_for_etcd_forever() -> ! {
 /// Logs the token's file and the commands that join a server or an agent.
 pub(crate) fn log_join_commands(settings: &Settings) {
     let shown = settings.options.value("data-dir").unwrap_or(DEFAULT_DATA_DIR);
-    let url = format!("https://{}:{SUPERVISOR_PORT}", settings.address);
+    let url = format!("https://{}", SocketAddr::new(settings.address, SUPERVISOR_PORT));
     log::info!("Server node token is available at {shown}/server/token");
     log::info!("To join server node to cluster: rke2 server -s {url} -t ${{SERVER_NODE_TOKEN}}");
     log::info!("To join agent node to cluster: rke2 agent -s {url} -t ${{AGENT_NODE_TOKEN}}");

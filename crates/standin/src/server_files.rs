@@ -3,6 +3,8 @@
 //! Files that cannot be regenerated (CA keys, tokens, the keys that sign ServiceAccount tokens and encrypt Secrets) are synced
 //! to disk before they are used. Leaf certificates are kept until [`crate::pki`] reissues them; the rest is rewritten at every start.
 
+use std::net::SocketAddr;
+
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -77,9 +79,9 @@ pub(crate) fn prepare(settings: &Settings) -> anyhow::Result<ServerFiles> {
 
     service_account_key(host)?;
     encryption_config(host)?;
+    let apiserver = format!("https://{}", SocketAddr::new(settings.local(), APISERVER_PORT));
     for (file, identity) in [("controller", &controller), ("scheduler", &scheduler), ("admin", &admin)] {
-        let text =
-            kubeconfig(&format!("https://{}:{APISERVER_PORT}", settings.local()), &server_ca.pem, identity, file);
+        let text = kubeconfig(&apiserver, &server_ca.pem, identity, file);
         paths::write(&host.cred(&format!("{file}.kubeconfig")), 0o600, text)?;
     }
     Ok(ServerFiles { server_ca, client_ca, admin, proxy, supervisor, server_password, node_password })

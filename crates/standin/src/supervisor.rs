@@ -20,7 +20,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::api_client::Client;
+use crate::api_client::{Client, join_host_port};
 use crate::node_password::{self, Outcome};
 use crate::pki::{Leaf, Subject};
 use crate::server_files::ServerFiles;
@@ -127,7 +127,7 @@ async fn config(State(supervisor): State<Arc<Supervisor>>) -> Json<serde_json::V
 }
 
 async fn apiservers(State(supervisor): State<Arc<Supervisor>>) -> Json<Vec<String>> {
-    Json(vec![format!("{}:{APISERVER_PORT}", supervisor.address)])
+    Json(vec![join_host_port(&supervisor.address, APISERVER_PORT)])
 }
 
 async fn client_kubelet(State(supervisor): State<Arc<Supervisor>>, headers: HeaderMap, body: Bytes) -> Response {

@@ -1,7 +1,9 @@
 //! Join tokens in RKE2's format: `K10<CA hash, 64 hex digits>::<user>:<password>`, or the password alone.
 //!
-//! The CA hash is a SHA-256, computed as in RKE2: of the bytes of the PEM file if it contains one certificate, or of the DER of the root to
-//! which its first certificate chains if it contains several. Several certificates without such a root are hashed as a file.
+//! The CA hash is a SHA-256, computed as in RKE2:
+//!
+//! - if the PEM file contains several certificates, and the first chains to a root among them: of that root's DER;
+//! - otherwise: of the bytes of the PEM file.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};

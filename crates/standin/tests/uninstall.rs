@@ -25,7 +25,7 @@ fn uninstalled(node: &Node, variables: &[(&str, &str)]) -> Output {
     node.command("rke2-uninstall.sh").envs(variables.iter().copied()).output().unwrap()
 }
 
-/// The package's unit files.
+/// The package's unit files and their environment files.
 const UNITS: [&str; 4] = [
     "usr/local/lib/systemd/system/rke2-server.service",
     "usr/local/lib/systemd/system/rke2-server.env",
@@ -48,7 +48,7 @@ const REMOVED: [&str; 12] = [
     "var/lib/rancher/rke2/server/token",
 ];
 
-const LEFT: [&str; 7] = [
+const KEPT: [&str; 7] = [
     "etc/systemd/system/rke2-server.service.d/mine.conf",
     "etc/systemd/system/mine.service",
     "etc/systemd/system/rke2-mine.timer",
@@ -59,15 +59,15 @@ const LEFT: [&str; 7] = [
 ];
 
 #[test]
-fn uninstall_removes_every_unit_of_its_name_and_leaves_drop_ins_and_environment_files() {
-    let node = node_with(&[&REMOVED[..], &LEFT].concat());
+fn uninstall_removes_rke2_services_and_keeps_timers_drop_ins_and_the_administrators_environment_files() {
+    let node = node_with(&[&REMOVED[..], &KEPT].concat());
     node::succeeded(&uninstalled(&node, &[]));
     let programs = ["usr/local/bin/rke2", "usr/local/bin/rke2-killall.sh", "usr/local/bin/rke2-uninstall.sh"];
     for gone in REMOVED.iter().chain(&UNITS).chain(&programs).chain(&["etc/rancher"]) {
         assert!(!node.path(gone).exists(), "{gone} still exists");
     }
-    for left in LEFT {
-        assert!(node.path(left).exists(), "{left} was removed");
+    for kept in KEPT {
+        assert!(node.path(kept).exists(), "{kept} was removed");
     }
 }
 

@@ -7,11 +7,11 @@ const WAIT_MAX: Duration = Duration::from_secs(90);
 /// Interval between two looks: short next to everything that tests wait for, long enough for other tests to run.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits in real time until `holds` returns true. Panics with the message `what` after 90 s.
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+/// Waits in real time until `holds` returns true. Panics with the message `failure` after 90 s.
+pub async fn eventually(failure: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {
-        assert!(began.elapsed() < WAIT_MAX, "{what}");
+        assert!(began.elapsed() < WAIT_MAX, "{failure}");
         tokio::time::sleep(INTERVAL).await;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gpuaas_model::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -57,8 +58,8 @@ impl Report {
         let kind = operation.pointer("/operation/kind").and_then(Value::as_str).unwrap_or_default();
         for step in operation.get("steps").and_then(Value::as_array).into_iter().flatten() {
             let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let time = |name: &str| step.get(name).and_then(Value::as_i64).unwrap_or_default();
-            let span = (time("started_at_ms"), time("ended_at_ms"));
+            let time = |name: &str| text(name).parse().map_or(0, Timestamp::as_millis);
+            let span = (time("started_at"), time("ended_at"));
             self.steps.push(Step {
                 operation: kind.to_owned(),
                 key: text("key"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gpuaas_model::{AllocationId, Code, Reason};
+use gpuaas_model::{AllocationId, Check, Code, Reason};
 use gpuaas_planner::{
     MemberView,
     manifest::Manifest,
@@ -167,7 +167,12 @@ impl Placing<'_> {
             );
             return;
         };
-        self.reasons.extend(unusable(field, candidate, self.manifest));
+        let mut candidate = candidate.clone();
+        if component == names::AGENT {
+            // An inspection checks the ports of a server. An agent needs fewer, and its own preflight checks them.
+            candidate.blocking.remove(Check::PortTaken.as_str());
+        }
+        self.reasons.extend(unusable(field, &candidate, self.manifest));
         self.placed.push(Placed {
             component_key: component.to_owned(),
             ordinal,

@@ -1,6 +1,9 @@
 //! Delivers and revokes kubeconfigs for people.
 
-use gpuaas_engine::effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered};
+use gpuaas_engine::{
+    commands::access,
+    effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered},
+};
 use gpuaas_kube::{AccessRole, AccessTerms, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN};
 use gpuaas_model::{Code, Timestamp};
 use gpuaas_wire::task::TaskFailure;
@@ -35,16 +38,11 @@ impl Rke2Effects {
 
 /// Returns the terms to request from the cluster, or a failure if they are not offered.
 fn terms(request: &AccessRequest, workload: &str) -> Result<AccessTerms, TaskFailure> {
-    let longest = match request.kind.as_str() {
-        "direct" => DIRECT_SECONDS_MAX,
-        "break-glass" => BREAK_GLASS_SECONDS_MAX,
-        other => {
-            return Err(TaskFailure::new(
-                Code::AccessKindUnknown,
-                format!("the kubeconfig kind {other:?} is not supported; use direct or break-glass"),
-            ));
-        }
-    };
+    let kind = access::kind(&request.kind).ok_or_else(|| {
+        let message = format!("the kubeconfig kind {:?} is not supported; use direct or break-glass", request.kind);
+        TaskFailure::new(Code::AccessKindUnknown, message)
+    })?;
+    let longest = kind.ttl_seconds_max;
     if !(TOKEN_SECONDS_MIN..=longest).contains(&request.ttl_seconds) {
         let message = format!(
             "{} access must last {TOKEN_SECONDS_MIN} s to {longest} s, not {} s",

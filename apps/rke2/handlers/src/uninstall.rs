@@ -209,9 +209,11 @@ mod tests {
         ] {
             let (folder, host) = sandbox(&[("/var/lib/kubelet/x", ""), ("/home/x", ""), (STAGING, "")]);
             let paths = ["/var/lib/kubelet", foreign].map(str::to_owned).to_vec();
-            let refused = run(Rke2Uninstall { paths }, context(&host)).await.unwrap_err();
-            assert_eq!(refused.code, Code::TaskParamsInvalid, "{foreign}");
-            assert!(folder.path().join("var/lib/kubelet/x").exists(), "{foreign}");
+            let refused = run(Rke2Uninstall { paths }, context(&host)).await.expect_err(foreign);
+            assert_eq!(refused.code, Code::TaskParamsInvalid, "{foreign:?}: {}", refused.message);
+            for kept in ["var/lib/kubelet/x", "home/x", STAGING.trim_start_matches('/')] {
+                assert!(folder.path().join(kept).exists(), "a task with {foreign:?} removed {kept}");
+            }
         }
     }
 

@@ -30,10 +30,25 @@ fn checked(task: TaskType, result: Value) -> Result<Value, String> {
 /// Asserts that parameters with an additional field are refused.
 fn check_unknown_fields_are_refused<T: TaskSpec>(good: Value, seen: &mut Vec<TaskType>) {
     assert!(serde_json::from_value::<T>(good.clone()).is_ok(), "{}: {good}", T::TYPE);
-    let mut more = good;
-    more["also"] = json!(1);
-    assert!(serde_json::from_value::<T>(more).is_err(), "{}", T::TYPE);
+    for place in objects(&good, "") {
+        let mut more = good.clone();
+        more.pointer_mut(&place).unwrap()["also"] = json!(1);
+        assert!(serde_json::from_value::<T>(more).is_err(), "{} takes an unknown parameter {place}/also", T::TYPE);
+    }
     seen.push(T::TYPE);
+}
+
+/// Returns the JSON pointers of the objects within a value, itself included.
+fn objects(value: &Value, at: &str) -> Vec<String> {
+    let within = |key: &dyn std::fmt::Display, inner| objects(inner, &format!("{at}/{key}"));
+    match value {
+        Value::Object(fields) => {
+            let nested = fields.iter().flat_map(|(key, inner)| within(key, inner));
+            std::iter::once(at.to_owned()).chain(nested).collect()
+        }
+        Value::Array(items) => items.iter().enumerate().flat_map(|(key, inner)| within(&key, inner)).collect(),
+        _ => Vec::new(),
+    }
 }
 
 #[test]
@@ -42,29 +57,38 @@ fn unknown_parameters_of_every_rke2_type_are_refused() {
     let artifact = json!({ "name": "a", "sha256": "00", "size_bytes": 7 });
     let mut seen = Vec::new();
     check_unknown_fields_are_refused::<Rke2Install>(
-        json!({ "version": "v1", "archive": artifact, "images": [] }),
+        json!({ "version": "v1", "archive": artifact, "images": [artifact] }),
         &mut seen,
     );
     check_unknown_fields_are_refused::<Rke2Configure>(
-        json!({ "role": "server", "config": "c", "token": secret }),
+        json!({ "role": "server", "config": "c", "token": secret, "agent_token": secret }),
         &mut seen,
     );
     check_unknown_fields_are_refused::<Rke2Start>(
-        json!({ "role": "server", "give_up_on": [], "restarts_max": 3 }),
+        json!({
+            "role": "server", "give_up_on": [{ "text": "t", "times": 1 }], "restarts_max": 3,
+            "exceptions": [{ "text": "t", "from": "f", "until": "u" }],
+        }),
         &mut seen,
     );
     check_unknown_fields_are_refused::<Rke2Stop>(json!({ "role": "server" }), &mut seen);
     check_unknown_fields_are_refused::<Rke2Observe>(json!({ "role": "server" }), &mut seen);
     check_unknown_fields_are_refused::<Rke2Uninstall>(json!({}), &mut seen);
     check_unknown_fields_are_refused::<Rke2KubeconfigRead>(json!({ "secret_id": TWO }), &mut seen);
-    assert!(TASKS.iter().all(|task| seen.contains(&task.task_type)), "{seen:?}");
+    for TaskDefinition { task_type, .. } in TASKS {
+        assert!(seen.contains(task_type), "the parameters of {task_type} are not checked here");
+    }
 }
 
 #[test]
 fn every_added_field_belongs_to_an_existing_schema() {
     for &TaskDefinition { task_type: task, newest, added, .. } in TASKS {
-        assert!(added.iter().all(|(since, _)| (2..=newest).contains(since)), "{task}");
-        assert!((2..=newest).all(|version| added.iter().any(|(since, _)| *since == version)), "{task}");
+        for (since, field) in added {
+            assert!((2..=newest).contains(since), "{task}: {field} is of schema {since}, the newest is {newest}");
+        }
+        for version in 2..=newest {
+            assert!(added.iter().any(|(since, _)| *since == version), "{task}: schema {version} adds no field");
+        }
     }
 }
 
@@ -108,9 +132,10 @@ fn long_texts_of_every_rke2_result_are_truncated_and_sanitized() {
         for pointer in pointers {
             let mut odd = good.clone();
             *odd.pointer_mut(pointer).unwrap() = json!(format!("\u{1b}[2J{}", "x".repeat(LONG)));
-            let kept = checked(task, odd).unwrap();
+            let kept = checked(task, odd).unwrap_or_else(|why| panic!("{task} {pointer}: {why}"));
             let text = kept.pointer(pointer).unwrap().as_str().unwrap();
-            assert!(text.len() <= SENTENCE_BYTES_MAX && !text.contains('\u{1b}'), "{task} {pointer}: {}", text.len());
+            let has_escape = text.contains('\u{1b}');
+            assert!(text.len() <= SENTENCE_BYTES_MAX && !has_escape, "{task} {pointer}: {} bytes", text.len());
         }
     }
     for field in ["unit", "active", "sub", "result"] {
@@ -118,8 +143,15 @@ fn long_texts_of_every_rke2_result_are_truncated_and_sanitized() {
             let mut odd = unit();
             odd[field] = json!(bad);
             let observed = json!({ "unit": odd, "listening": [], "journal": [] });
-            assert!(checked(TaskType::Rke2Observe, observed).is_err(), "{field}");
+            let started = json!({ "unit": odd, "ready_after_ms": 1 });
+            for (task, result) in [(TaskType::Rke2Observe, observed), (TaskType::Rke2Start, started)] {
+                assert!(checked(task, result).is_err(), "{task} takes {} bytes as {field}", bad.len());
+            }
         }
+    }
+    for digest in ["0".repeat(LONG), format!("{}\u{1b}", "0".repeat(63))] {
+        let stored = json!({ "secret": { "secret_id": ONE, "sha256": digest } });
+        assert!(checked(TaskType::Rke2KubeconfigRead, stored).is_err(), "{} bytes are no digest", digest.len());
     }
 }
 

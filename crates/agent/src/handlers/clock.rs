@@ -1,4 +1,4 @@
-//! The service that keeps the node's clock synchronized.
+//! Whether the node's clock is synchronized, and by which service.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use gpuaas_wire::task::ClockSync;
 /// Units of time services, by the names that distributions give them.
 const TIME_SERVICES: [&str; 6] =
     ["chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service", "ntpd.service", "ntp.service"];
-/// Program that reports whether the kernel's clock is synchronized; the alternative is a system call.
+/// Program that reports whether the kernel's clock is synchronized; the alternative is the system call `adjtimex`.
 const TIMEDATECTL: &str = "/usr/bin/timedatectl";
 const TIMEDATECTL_TIMEOUT: Duration = Duration::from_secs(5);
 /// File that systemd-timesyncd creates as soon as it has synchronized.

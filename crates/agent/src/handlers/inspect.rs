@@ -19,7 +19,7 @@ use super::{
 const NVIDIA_SMI: &str = "/usr/bin/nvidia-smi";
 const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Collects the facts, and measures and runs the preflight if the task requests it.
+/// Collects the facts. Measures the disk and runs the preflight, each only if the task requests it.
 pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, TaskFailure> {
     let host = &context.host;
     let facts = host.inventory().facts().await.map_err(host_failed)?;

@@ -69,7 +69,7 @@ fn workloads() -> Examples {
     });
     let step = json!({
         "key": "server-1/start", "phase": "server_bootstrapping", "state": "running", "attempts": 1, "task": ID,
-        "started_at_ms": 1_782_907_200_000_i64,
+        "started_at": AT,
     });
     let member = json!({
         "name": "server-1", "node": NODE, "node_name": "gpu-1", "state": "ready", "health": "healthy",
@@ -199,7 +199,7 @@ fn platform() -> Examples {
     vec![
         (
             "WhoAmI",
-            json!({ "name": "ann", "role": "viewer", "project": PROJECT, "permissions": ["project.read", "logs.read", "access.view"] }),
+            json!({ "name": "ann", "role": "viewer", "project": PROJECT, "token": ID, "permissions": ["project.read", "logs.read", "access.view"] }),
         ),
         ("Project", json!({ "id": PROJECT, "name": "research", "created_at": AT })),
         ("CreatedToken", json!({ "token": token, "secret": "gpuaas_…" })),

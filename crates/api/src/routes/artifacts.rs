@@ -62,7 +62,8 @@ pub(crate) async fn import_artifacts(
     let manifest = entry.app.manifest();
     let proof = Proof { sums_sha256: ask.sums_sha256.as_deref(), signature: ask.signature.as_deref() };
     check(&proof)?;
-    let wanted = ReleaseRequest { files: &manifest.release_files, sums: &manifest.release_sums, proof };
+    let version = ask.version.as_deref();
+    let wanted = ReleaseRequest { files: &manifest.release_files, sums: &manifest.release_sums, proof, version };
     let imported = state.importer.import(&ask.source, &wanted).await.map_err(|error| {
         let about = error.field().unwrap_or_default();
         let problem = ApiProblem::new(error.code(), error.to_string()).about(about);

@@ -45,7 +45,7 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
                 .to_owned(),
         ),
         Readiness::NoSealingKey => {
-            (false, "[+]store ok\n[-]sealing key failed: this replica lacks the key in use\n".to_owned())
+            (false, "[+]store ok\n[-]sealing key failed: this replica lacks a key that the store uses\n".to_owned())
         }
     };
     let (are_valid, certificates) = certificates_check(&state.certificates, state.engine.ports().clock.now());

@@ -47,7 +47,7 @@ pub(crate) async fn list_members(
 declare! {
     add_members: changes(WorkloadsWrite, "workload add-member", WorkloadAddMember, OperationStarted),
     [NotFound, FieldInvalid, OperationInProgress, StateConflict, PreconditionFailed, PlacementInvalid, AllocationRepeated,
-        AllocationUnknown, AllocationInactive, AllocationUnreachable, AllocationInUse, TooManyMembers, AgentTooOld]
+        AllocationUnknown, AllocationInactive, AllocationUnreachable, AllocationBlocked, AllocationInUse, TooManyMembers, AgentTooOld]
 }
 
 /// Adds members to a running workload.

@@ -149,7 +149,7 @@ pub(crate) async fn issue_enrollment(
 
 declare! {
     ping_node: changes(NodesWrite, "node ping", NodePing, TaskChanged),
-    [NotFound, StateConflict, NodeUnreachable, NodeBusy, EnvelopeExpired]
+    [NotFound, StateConflict, NodeUnreachable, NodeBusy, AgentTooOld, TaskResultInvalid, EnvelopeExpired, HostFailed]
 }
 
 /// Sends a signed no-op task and waits for its result.

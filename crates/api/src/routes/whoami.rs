@@ -19,6 +19,7 @@ pub(crate) async fn whoami(Authenticated(caller): Authenticated) -> Json<WhoAmI>
         name: principal.name,
         role: principal.role.to_string(),
         project: principal.project.map(|id| id.to_string()),
+        token: principal.token.to_string(),
         control_plane_version: env!("CARGO_PKG_VERSION").to_owned(),
         permissions,
     })

@@ -150,7 +150,7 @@ async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTree
 declare! {
     deploy_workload: changes(WorkloadsWrite, "workload deploy", WorkloadDeploy, WorkloadRequested),
     [NotFound, FieldInvalid, NameTaken, StateConflict, PlacementInvalid, ServerRequired, AllocationRepeated,
-        AllocationUnknown, AllocationInactive, AllocationUnreachable, AllocationInUse, TooManyMembers, VersionUnknown,
+        AllocationUnknown, AllocationInactive, AllocationUnreachable, AllocationBlocked, AllocationInUse, TooManyMembers, VersionUnknown,
         ConfigInvalid, AgentTooOld]
 }
 

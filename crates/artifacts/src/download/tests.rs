@@ -154,7 +154,7 @@ impl Download {
     async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
         let store = ArtifactStore::open(&self.folder.path().join("store"), Writers::One).unwrap();
         let files = ["rke2.bin".to_owned()];
-        let wanted = ReleaseRequest { files: &files, sums: "sums.txt", proof: self.proof };
+        let wanted = ReleaseRequest { files: &files, sums: "sums.txt", proof: self.proof, version: None };
         import_release_url(&store, &self.fetch, &self.server.url, &wanted, &self.verification, &self.scratch()).await
     }
 

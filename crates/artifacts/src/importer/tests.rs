@@ -50,7 +50,9 @@ impl ImportFolder {
     }
 
     async fn import(&self, source: &str, proof: Proof<'_>) -> Result<ImportedRelease, ArtifactError> {
-        self.importer.import(source, &ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof }).await
+        self.importer
+            .import(source, &ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof, version: None })
+            .await
     }
 
     async fn import_folder(&self, name: &str, proof: Proof<'_>) -> Result<ImportedRelease, ArtifactError> {
@@ -137,7 +139,7 @@ async fn forbidden_absent_and_linked_folders_give_the_same_error() {
     let mut unset = folder.importer.clone();
     unset.sources.import_dir = None;
     let source = folder.folder.path().join("releases/v1");
-    let wanted = ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };
+    let wanted = ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default(), version: None };
     let refused = unset.import(source.to_str().unwrap(), &wanted).await.unwrap_err();
     texts.insert(format!("{refused} {:?}", refused.next()));
     assert_eq!(texts.len(), 1, "{texts:#?}");
@@ -169,7 +171,7 @@ async fn private_addresses_are_not_connected_to_and_every_failure_gives_the_same
     // If a setting names the network, the server is connected to; then TLS fails, with the same error.
     let mut named = folder.importer.clone();
     named.sources.egress = EgressPolicy::with_private(vec!["127.0.0.0/8".parse().unwrap()]);
-    let wanted = ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };
+    let wanted = ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default(), version: None };
     let refused = named.import(&sources[0], &wanted).await.unwrap_err();
     texts.insert(format!("{refused} {:?}", refused.next()));
     assert!(accepted.is_finished() && texts.len() == 1, "{texts:#?}");

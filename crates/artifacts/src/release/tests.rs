@@ -1,3 +1,4 @@
+use gpuaas_model::{Code, Coded};
 use tar::EntryType;
 
 use super::*;
@@ -7,7 +8,7 @@ use crate::{Writers, archive::tests::tar_of, digest::of_bytes as sha256};
 const UNVERIFIED: Verification = Verification { trusted_keys: Vec::new(), allow_unverified: true };
 
 fn wanted(files: &[String]) -> ReleaseRequest<'_> {
-    ReleaseRequest { files, sums: "sums.txt", proof: Proof::default() }
+    ReleaseRequest { files, sums: "sums.txt", proof: Proof::default(), version: None }
 }
 
 fn zst(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
@@ -52,9 +53,14 @@ impl Release {
     }
 
     async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
+        self.import_as(None).await
+    }
+
+    async fn import_as(&self, version: Option<&str>) -> Result<ImportedRelease, ArtifactError> {
         let store = ArtifactStore::open(self.store.path(), Writers::One).unwrap();
         let (folder, files) = (Folder::open(self.folder.path()).unwrap(), WANTED.map(String::from));
-        let imported = import_release(&store, folder, &wanted(&files), &UNVERIFIED).await;
+        let wanted = ReleaseRequest { version, ..wanted(&files) };
+        let imported = import_release(&store, folder, &wanted, &UNVERIFIED).await;
         if imported.is_err() {
             let visible = std::fs::read_dir(self.store.path()).unwrap().count();
             assert_eq!(visible, 0, "a refused release leaves nothing visible");
@@ -75,7 +81,16 @@ async fn valid_release_is_imported_with_its_stand_in_marker() {
     let marked = release.with(STAND_IN, br#"{"stand_in": true, "version": "v1.36.3+rke2r1"}"#);
     let imported = marked.import().await.unwrap();
     assert_eq!((imported.stand_in, imported.version.as_deref()), (true, Some("v1.36.3+rke2r1")));
+    assert!(marked.import_as(Some("v1.36.3+rke2r1")).await.is_ok());
     assert!(marked.with(STAND_IN, b"").import().await.unwrap().stand_in);
+}
+
+#[tokio::test]
+async fn release_that_states_another_version_is_refused() {
+    let release = Release::valid().with(STAND_IN, br#"{"stand_in": true, "version": "v1.36.3+rke2r1"}"#);
+    let refused = release.import_as(Some("v1.2.3")).await.unwrap_err();
+    assert_eq!((refused.field().as_deref(), refused.code()), (Some("version"), Code::FieldInvalid));
+    assert!(Release::valid().import_as(Some("v1.2.3")).await.is_ok(), "a release that states no version");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Nodes whose connection could not be recorded: their unreachable timer goes on.
+//! Nodes whose connection could not be recorded: their unreachable timer continues.
 
 use std::time::Duration;
 

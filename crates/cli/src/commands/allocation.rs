@@ -106,7 +106,7 @@ async fn await_settled(client: &Client, project: String, made: Allocation) -> an
     loop {
         let now = client.get_allocation(&made.id).await?;
         if now.state != state {
-            eprintln!("{} {}: {}", now.node_name, now.id, now.state);
+            output::message(format_args!("{} {}: {}", now.node_name, now.id, now.state));
             state.clone_from(&now.state);
         }
         if !matches!(now.state.as_str(), "requested" | "provisioning") {

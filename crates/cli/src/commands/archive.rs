@@ -1,13 +1,13 @@
 //! Implements `gpuaas archive`.
 
-use std::{io::Write, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::Archive;
 use gpuaas_client::Client;
-use gpuaas_model::ArchiveKind;
+use gpuaas_model::{ArchiveKind, Code};
 
 use super::overwrite::Overwrite;
 use crate::{
@@ -62,9 +62,18 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
                     return print(&lines, file);
                 }
             }
-            let what = format!("no archive contains operation {id}");
-            Err(output::NotFound { what, next: format!("if it is not archived yet: gpuaas operation show {id}") }
-                .into())
+            let (what, next) = match client.get_operation(&id).await {
+                Ok(_) => {
+                    let what = format!("operation {id} is in the database, and in no archive yet");
+                    (what, format!("see it: gpuaas operation show {id}"))
+                }
+                Err(error) if error.code() == Code::NotFound => {
+                    let what = format!("there is no operation {id}, neither in an archive nor in the database");
+                    (what, "see the ids of operations: gpuaas audit list -o json".to_owned())
+                }
+                Err(error) => return Err(error.into()),
+            };
+            Err(output::NotFound { what, next }.into())
         }
     }
 }
@@ -111,7 +120,7 @@ fn lines_of(lines: &[u8], operation: &str) -> Vec<u8> {
 fn print(lines: &[u8], file: Option<PathBuf>) -> anyhow::Result<()> {
     match file {
         Some(file) => gpuaas_server::write_private(&file, lines).with_context(|| format!("writing {}", file.display())),
-        None => std::io::stdout().write_all(lines).context("printing the archive"),
+        None => output::write(lines),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum Verb {
         /// File with a minisign signature over the release's checksum file; default: the signature next to that file
         #[arg(long, value_name = "FILE", conflicts_with = "sums_sha256")]
         signature: Option<PathBuf>,
-        /// Version of the release; default: the one that the release states
+        /// Version of the release, which must equal the one that it states; default: that one, or the last part of SOURCE
         #[arg(long)]
         version: Option<String>,
     },

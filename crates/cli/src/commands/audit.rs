@@ -23,7 +23,7 @@ pub(crate) enum Verb {
         /// Only records of this actor: the name of a token, node/NAME, or control-plane
         #[arg(long)]
         actor: Option<String>,
-        /// Only records about this target, for example node/gpu-07
+        /// Only records about this target, as KIND/NAME, for example node/gpu-07
         #[arg(long)]
         target: Option<String>,
         /// Only records of this action, for example task.dispatch
@@ -63,13 +63,18 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         newest: limit.map(|limit| limit as usize),
     };
     let records = client.list_audit(&query).await?.items;
+    output::list(target.output, &records, AUDIT, |record| record.sequence.to_string())?;
     if records.is_empty() {
-        output::hint(target.output, "no record matches; check the spelling: a name that does not exist is no error");
+        let hint = match &query.target {
+            Some(name) if !name.contains('/') => format!("--target takes KIND/NAME, for example workload/{name}"),
+            Some(_) | None => "check the spelling: a name that does not exist is no error".to_owned(),
+        };
+        output::hint(target.output, &hint);
     }
-    output::list(target.output, &records, AUDIT, |record| record.sequence.to_string())
+    Ok(())
 }
 
-const AUDIT: &[Column<AuditEntry>] = &[
+pub(crate) const AUDIT: &[Column<AuditEntry>] = &[
     column("SEQ", |record| record.sequence.to_string()),
     column("AT", |record| record.at.clone()),
     column("ACTOR", |record| record.actor.clone()),
@@ -79,7 +84,7 @@ const AUDIT: &[Column<AuditEntry>] = &[
     column("TARGET", |record| record.target.clone()),
     column("RESULT", |record| record.result.clone()),
     column("CORRELATION", |record| record.correlation_id.clone().unwrap_or_default()),
-    column("DETAIL", |record| output::fields(&record.metadata, &["type", "state"])),
+    column("DETAIL", |record| output::fields(&record.metadata, &["type", "state", "kind", "version"])),
 ];
 
 /// Returns the last group of an id. It is random; the first groups of ids made at the same time are equal.

@@ -43,6 +43,8 @@ fn one_time_token(file: &Path) -> anyhow::Result<String> {
 
 pub(crate) async fn run(target: &Target, options: Bootstrap) -> anyhow::Result<()> {
     let one_time = one_time_token(&options.token_file)?;
+    // A context in which the token is stored gets the control plane that issues it.
+    let target = &connection::with_endpoint(target)?;
     if let Some(name) = &options.save {
         // Before the exchange: the one-time token is spent by it.
         context::check(target, name)?;
@@ -55,7 +57,10 @@ pub(crate) async fn run(target: &Target, options: Bootstrap) -> anyhow::Result<(
     }
     if target.output.is_for_people() {
         let until = created.token.expires_at.clone().unwrap_or_default();
-        eprintln!("You are platform admin {} until {until}. Your token is shown only once:", created.token.name);
+        output::message(format_args!(
+            "You are platform admin {} until {until}. Your token is shown only once:",
+            created.token.name
+        ));
     }
     output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
 }

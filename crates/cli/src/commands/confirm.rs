@@ -88,8 +88,7 @@ impl Confirm {
 
 /// Asks on the terminal. Every answer but yes is an error, so that nothing that depends on the command follows it.
 async fn ask(question: &str) -> anyhow::Result<()> {
-    eprint!("{}", Text::from(question).as_str());
-    std::io::stderr().flush()?;
+    write!(std::io::stderr(), "{}", Text::from(question).as_str())?;
     // In a thread of its own, so that `--timeout` ends the wait for an answer.
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

@@ -77,10 +77,11 @@ pub(crate) async fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
             contexts.chosen(Some(&name))?;
             let context = contexts.contexts.get(&name).cloned().unwrap_or_default();
             let deleted = summary(&contexts, &name, &context);
-            let loss = |_: &&ContextSummary| {
+            let loss = |of: &&ContextSummary| {
+                let current = if of.current { " It is the current context; afterwards, none is." } else { "" };
                 let lost =
                     "Its settings and its token are removed from the context file; the token itself stays valid.";
-                Loss::new(format!("delete context {name}"), lost)
+                Loss::new(format!("delete context {name}"), format!("{lost}{current}"))
             };
             if !confirm.allows(target, std::future::ready(Ok::<_, anyhow::Error>(&deleted)), loss, &name).await? {
                 return Ok(());
@@ -89,7 +90,9 @@ pub(crate) async fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
             contexts.current = contexts.current.filter(|current| *current != name);
             contexts.save()?;
             if target.output.is_for_people() && deleted.has_token {
-                eprintln!("Its token stays valid until it expires, or until it is revoked: gpuaas token revoke ID");
+                output::message(
+                    "Its token stays valid until it expires, or until it is revoked: gpuaas token revoke ID",
+                );
             }
             output::one(target.output, &deleted, |of| format!("Context {} is deleted.", of.name), &name)
         }

@@ -65,8 +65,8 @@ async fn watch(client: &Client, target: &Target, after: Option<u64>) -> anyhow::
     loop {
         let Next::Event(event) = events.next().await? else { continue };
         match target.output {
-            Format::Table | Format::Wide => println!("{}", layout.cells(EVENTS, &event).join("  ")),
-            Format::Name => println!("{}", event.sequence),
+            Format::Table | Format::Wide => output::line(layout.cells(EVENTS, &event).join("  "))?,
+            Format::Name => output::line(event.sequence)?,
             Format::Json | Format::Yaml | Format::JsonPath(_) => output::record(target.output, &event)?,
         }
     }

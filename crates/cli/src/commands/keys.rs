@@ -174,8 +174,12 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         }
         Verb::Revoke { key, confirm } => {
             let dry = client.clone().with_dry_run();
+            let known = client.list_signing_keys().await?.items;
+            let signs = known.iter().any(|of| of.id == key && of.state == "active");
             let loss = |of: &SigningKey| {
-                let lost = "Nodes refuse every task that it signed. A revoked key cannot be restored.";
+                let successor = if signs { " Another key signs from then on." } else { "" };
+                let lost =
+                    format!("Nodes refuse every task that it signed.{successor} A revoked key cannot be restored.");
                 Loss::new(format!("revoke task-signing key {}", of.id), lost)
             };
             if !confirm.allows(target, dry.revoke_signing_key(&key), loss, &key).await? {

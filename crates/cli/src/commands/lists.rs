@@ -96,13 +96,10 @@ impl<T: Serialize> Listing<T> {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let layout = layout.get_or_insert_with(|| {
-                let (layout, _) = Layout::of(self.columns, &items, target.output == Format::Wide, true);
-                if target.output.is_for_people() {
-                    println!("{}", layout.header());
-                }
-                layout
-            });
+            if layout.is_none() && target.output.is_for_people() {
+                output::line(self.layout(target, &items).header())?;
+            }
+            let layout = layout.get_or_insert_with(|| self.layout(target, &items));
             let mut now = BTreeMap::new();
             for item in &items {
                 let mut value = serde_json::to_value(item)?;
@@ -121,13 +118,16 @@ impl<T: Serialize> Listing<T> {
         }
     }
 
+    fn layout(&self, target: &Target, items: &[T]) -> Layout {
+        Layout::of(self.columns, items, target.output == Format::Wide, true).0
+    }
+
     fn print_change(&self, format: Format, layout: &Layout, item: &T) -> anyhow::Result<()> {
         match format {
-            Format::Table | Format::Wide => println!("{}", layout.row(&layout.cells(self.columns, item))),
-            Format::Name => println!("{}", (self.name)(item)),
-            Format::Json | Format::Yaml | Format::JsonPath(_) => output::record(format, item)?,
+            Format::Table | Format::Wide => output::line(layout.row(&layout.cells(self.columns, item))),
+            Format::Name => output::line((self.name)(item)),
+            Format::Json | Format::Yaml | Format::JsonPath(_) => output::record(format, item),
         }
-        Ok(())
     }
 
     async fn next_change(&self, events: &mut EventFollower<'_>) -> Result<(), ClientError> {

@@ -44,8 +44,8 @@ pub(super) async fn run(client: &Client, target: &Target, arguments: Logs) -> an
     while let Some(line) = lines.next().await {
         let line = line?;
         match target.output {
-            Format::Table | Format::Wide => println!("{} {}", line.at, line.text),
-            Format::Name => println!("{}", line.text),
+            Format::Table | Format::Wide => output::line(format_args!("{} {}", line.at, line.text))?,
+            Format::Name => output::line(&line.text)?,
             Format::Json | Format::Yaml | Format::JsonPath(_) => output::record(target.output, &line)?,
         }
     }

@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use anyhow::Context;
+use gpuaas_client::ClientError;
 
 use crate::help;
 
 /// Writes a manual page for every command that is not hidden into `folder`, and creates the folder.
 pub(crate) fn write(folder: &Path) -> anyhow::Result<()> {
-    let writing = || format!("writing {}", folder.display());
-    std::fs::create_dir_all(folder).with_context(writing)?;
-    clap_mangen::generate_to(help::command(), folder).with_context(writing)
+    std::fs::create_dir_all(folder).map_err(|error| {
+        ClientError::InvalidSetting(format!("the directory {} cannot be made: {error}", folder.display()))
+    })?;
+    clap_mangen::generate_to(help::command(), folder).with_context(|| format!("writing {}", folder.display()))
 }
 
 #[cfg(test)]

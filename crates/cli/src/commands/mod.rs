@@ -41,7 +41,7 @@ use gpuaas_client::Client;
 use crate::{
     cli::{Cli, Command},
     completion, connection, dev, help,
-    output::TimedOut,
+    output::{self, TimedOut},
     setting::Setting,
     target::{ProjectSource, Target},
 };
@@ -80,7 +80,7 @@ async fn dispatch(target: &mut Target, command: Command, settings: &[Setting]) -
         Command::Whoami => whoami::run(&connect(target)?, target).await?,
         Command::Context(verb) => context::run(target, verb).await?,
         Command::Version => whoami::version(target).await?,
-        Command::Flags => print!("{}", help::flags()),
+        Command::Flags => output::write(help::flags())?,
         Command::Explain { code } => explain::run(target, code.as_deref())?,
         Command::Server(options) => return server::run(target, *options, settings).await,
         Command::Dev(options) => dev::run(options).await?,

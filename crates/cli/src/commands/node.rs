@@ -15,9 +15,7 @@ use super::{
     node_shown,
 };
 use crate::{
-    completion,
-    duration::format_age,
-    output,
+    completion, output,
     table::{Column, column, wide},
     target::{Format, Target},
 };
@@ -101,7 +99,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         seen: IfMatch,
     },
-    /// Pass a node that a tenant left to the reimage hook, which reimages and enrolls its machine
+    /// Start the reimage hook for a node that a tenant has left; it reimages and enrolls the machine
     Reimage {
         /// Name or id of the node
         #[arg(add = ArgValueCandidates::new(completion::nodes))]
@@ -111,7 +109,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         seen: IfMatch,
     },
-    /// Remove a node that no project holds from use permanently; its identity ends
+    /// Retire a node that no project holds; its identity ends
     Retire {
         /// Name or id of the node
         #[arg(add = ArgValueCandidates::new(completion::nodes))]
@@ -273,17 +271,20 @@ fn parse_labels(labels: &[String]) -> Result<BTreeMap<String, String>, ClientErr
 fn print_enrollment(format: Format, registered: &RegisteredNode, state: &str) -> anyhow::Result<()> {
     if format.is_for_people() {
         let (node, command) = (&registered.node, &registered.enrollment.command);
-        eprintln!("Node {} is {state}. On its machine, as root, within 15 minutes, run once:\n", node.name);
-        println!("{command}");
+        output::message(format_args!(
+            "Node {} is {state}. On its machine, as root, within 15 minutes, run once:\n",
+            node.name
+        ));
+        output::line(command)?;
         if output::is_interactive() {
             output::copy(command);
-            eprintln!("\n(copied to the clipboard if the terminal allows it)");
+            output::message("\n(copied to the clipboard if the terminal allows it)");
         }
         return Ok(());
     }
     output::one(format, registered, |_| String::new(), &registered.node.name)?;
     if format == Format::Name {
-        eprintln!("To print the enrollment command: gpuaas node enroll {}", registered.node.name);
+        output::message(format_args!("To print the enrollment command: gpuaas node enroll {}", registered.node.name));
     }
     Ok(())
 }
@@ -293,7 +294,7 @@ const NODES: Listing<Node> = Listing {
         column("NAME", |node| node.name.clone()),
         column("STATE", |node| node.state.clone()),
         column("CONNECTIVITY", |node| node.connectivity.clone()),
-        column("SINCE", |node| format_age(&node.connectivity_since)),
+        column("SINCE", |node| node.connectivity_since.clone()),
         column("AGENT", |node| node.agent_version.clone().unwrap_or_default()),
         column("ADDRESS", |node| {
             node.facts.as_ref().and_then(|facts| facts.addresses.first()).cloned().unwrap_or_default()

@@ -51,7 +51,7 @@ pub(crate) enum Verb {
     /// Request the cancellation of an operation
     Cancel {
         /// Id of the operation
-        #[arg(add = ArgValueCandidates::new(completion::operations))]
+        #[arg(add = ArgValueCandidates::new(completion::open_operations))]
         id: String,
     },
 }
@@ -134,11 +134,14 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Start(ask) => return start(client, target, ask).await,
         Verb::Watch { id } => return watching::watch(client, target, &id, watching::SUCCEEDED).await,
         Verb::Cancel { id } => {
+            let was_requested = client.get_operation(&id).await.is_ok_and(|before| before.operation.cancel_requested);
             let operation = client.cancel_operation(&id).await?;
             if target.wait {
                 return watching::watch(client, target, &operation.id, watching::CANCELLED).await;
             }
-            let describe = |operation: &Operation| format!("Cancellation of operation {} is requested.", operation.id);
+            let verb = if was_requested { "was already" } else { "is" };
+            let describe =
+                |operation: &Operation| format!("Cancellation of operation {} {verb} requested.", operation.id);
             output::one(target.output, &operation, describe, &operation.id)?;
             output::hint(target.output, &format!("follow it: gpuaas operation watch {}", operation.id));
         }
@@ -152,7 +155,7 @@ const OPERATIONS: Listing<Operation> = Listing {
         distinguishing("PROJECT", |operation| operation.project_name.clone()),
         column("WORKLOAD", |operation| operation.workload_name.clone()),
         column("KIND", |operation| operation.kind.clone()),
-        column("STATE", |operation| operation.state.clone()),
+        column("STATE", workload_shown::shown_state),
         column("BY", |operation| operation.requested_by.clone()),
         column("CREATED", |operation| operation.created_at.clone()),
         column("ENDED", |operation| operation.ended_at.clone().unwrap_or_default()),
@@ -161,7 +164,7 @@ const OPERATIONS: Listing<Operation> = Listing {
         wide("CORRELATION", |operation| operation.correlation_id.clone()),
     ],
     name: |operation| &operation.id,
-    is_live: |operation| operation.ended_at.is_none(),
+    is_live: |operation| operation.ended_at.is_none() || operation.state == "needs_attention",
     events: &["operation."],
     stream: EventStream::Project,
     volatile: None,

@@ -2,9 +2,9 @@
 
 use gpuaas_api_types::OperationDetail;
 
-use super::workload_shown::{describe_fault, residue, titled};
+use super::workload_shown::{describe_fault, residue, shown_state, titled};
 use crate::{
-    duration::format_millis,
+    duration::{format_millis, millis_between},
     output,
     table::table,
     target::{Format, Target},
@@ -25,7 +25,7 @@ pub(super) fn described(detail: &OperationDetail, project_flag: &str, has_steps:
         operation.id,
         titled(operation),
         operation.workload_name,
-        operation.state.replace('_', " "),
+        shown_state(operation).replace('_', " "),
         operation.requested_by,
         operation.created_at,
     );
@@ -38,7 +38,8 @@ pub(super) fn described(detail: &OperationDetail, project_flag: &str, has_steps:
     text.extend(operation.fault.iter().map(|fault| describe_fault(fault, None, project_flag)));
     let rows = detail.steps.iter().map(|step| {
         let fault = step.fault.as_ref().map(|fault| fault.summary.clone());
-        let took = step.ended_at_ms.zip(step.started_at_ms).map(|(end, start)| format_millis(end - start));
+        let took = step.started_at.as_deref().zip(step.ended_at.as_deref());
+        let took = took.and_then(|(start, end)| millis_between(start, end)).map(format_millis);
         vec![
             step.state.clone(),
             step.phase.clone(),

@@ -14,8 +14,13 @@ pub(crate) struct Overwrite {
 }
 
 impl Overwrite {
-    /// Refuses a path at which something exists. Called before the work, because a refusal after it would waste it.
+    /// Refuses a path at which something exists, or in a missing directory. Called before the work, because a refusal after it would waste
+    /// it.
     pub(crate) fn check(self, path: &Path) -> Result<(), ClientError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| matches!(folder.try_exists(), Ok(false))) {
+            return Err(ClientError::InvalidSetting(format!("the directory {} does not exist", folder.display())));
+        }
         if self.force || path.symlink_metadata().is_err() {
             return Ok(());
         }

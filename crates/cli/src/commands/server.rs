@@ -75,7 +75,8 @@ pub(crate) async fn run(target: &Target, arguments: Server, settings: &[Setting]
         Some(ServerVerb::RecoverAdmin) => {
             let made = gpuaas_server::recover_admin(&options).await?;
             let describe = |made: &OneTimeAdmin| {
-                let next = exchange_command(&options, &configured_url(&options), &made.token_file);
+                let url = made.url.clone().unwrap_or_else(|| configured_url(&options));
+                let next = exchange_command(&options, &url, &made.token_file);
                 format!(
                     "A one-time admin token is in {}, valid until {}. Exchange it for your own:\n\n{next}",
                     made.token_file.display(),
@@ -269,7 +270,7 @@ fn with_ended_nodes(text: String, nodes: &[RevokedNode]) -> Text {
 fn check_config(target: &Target, options: &ServerOptions, collector: Option<&Collector>) -> ExitCode {
     let problems = options.problems().into_iter().map(anyhow::Error::from);
     let problems = problems.chain(collector.and_then(|collector| collector.roots().err()).map(anyhow::Error::from));
-    problems.map(|problem| output::report_error(&problem, target.output)).last().unwrap_or(ExitCode::SUCCESS)
+    problems.map(|problem| output::report_error(&problem, target.output, "")).last().unwrap_or(ExitCode::SUCCESS)
 }
 
 async fn serve(options: &ServerOptions, arguments: Server) -> anyhow::Result<()> {
@@ -279,10 +280,14 @@ async fn serve(options: &ServerOptions, arguments: Server) -> anyhow::Result<()>
     let mut hangup = signal(SignalKind::hangup())?;
     let control_plane = gpuaas_server::start(options).await?;
     let ca_file = std::path::absolute(&control_plane.ca_file)?;
-    eprintln!("control plane   {}   {store}   started in {} ms", control_plane.url, started.elapsed().as_millis());
+    output::message(format_args!(
+        "control plane   {}   {store}   started in {} ms",
+        control_plane.url,
+        started.elapsed().as_millis()
+    ));
     // A program that asked for the ready file exchanges the token itself.
     if let (Some(token_file), None) = (&control_plane.one_time_admin, &arguments.ready_file) {
-        eprintln!("first admin     {}", exchange_command(options, &control_plane.url, token_file));
+        output::message(format_args!("first admin     {}", exchange_command(options, &control_plane.url, token_file)));
     }
     if let Some(path) = &arguments.ready_file {
         let ready = ReadyFile {

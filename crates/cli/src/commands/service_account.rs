@@ -66,7 +66,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let created = client.create_service_account_token(project, &name, &ask).await?;
             if target.output.is_for_people() {
                 let (id, until) = (&created.token.id, created.token.expires_at.clone().unwrap_or_default());
-                eprintln!("A token of {name} ({id}) is created; it expires {until}. Its secret is shown only once:");
+                output::message(format_args!(
+                    "A token of {name} ({id}) is created; it expires {until}. Its secret is shown only once:"
+                ));
             }
             output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
         }

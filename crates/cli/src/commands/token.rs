@@ -10,7 +10,9 @@ use gpuaas_model::Role;
 
 use super::confirm::{Confirm, Loss};
 use crate::{
-    completion, output,
+    completion,
+    duration::is_past,
+    output,
     table::{Column, column, wide},
     target::{Format, ProjectSource, Target},
 };
@@ -49,7 +51,10 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             if target.output.is_for_people() {
                 let token = &created.token;
                 let until = token.expires_at.as_ref().map(|at| format!("; it expires {at}")).unwrap_or_default();
-                eprintln!("Token {} ({}) is created{until}. Its secret is shown only once:", token.name, token.id);
+                output::message(format_args!(
+                    "Token {} ({}) is created{until}. Its secret is shown only once:",
+                    token.name, token.id
+                ));
             }
             output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
         }
@@ -62,8 +67,10 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         }
         Verb::Revoke { id, confirm } => {
             let dry = client.clone().with_dry_run();
+            let own = client.whoami().await?.token;
             let loss = |of: &Token| {
-                let lost = "Its holder is refused from then on. A revoked token cannot be restored.";
+                let holder = if of.id == own { "You use this token, and are refused" } else { "Its holder is refused" };
+                let lost = format!("{holder} from then on. A revoked token cannot be restored.");
                 Loss::new(format!("revoke token {} ({})", of.name, of.id), lost)
             };
             if !confirm.allows(target, dry.revoke_token(&id), loss, &id).await? {
@@ -94,8 +101,7 @@ const TOKENS: &[Column<Token>] = &[
 
 /// Reports whether a token is neither revoked nor expired, by this machine's clock.
 fn is_valid(token: &Token) -> bool {
-    let end = token.expires_at.as_ref().and_then(|end| end.parse::<jiff::Timestamp>().ok());
-    token.revoked_at.is_none() && end.is_none_or(|end| end > jiff::Timestamp::now())
+    token.revoked_at.is_none() && !token.expires_at.as_deref().is_some_and(is_past)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     color,
-    duration::format_millis,
+    duration::{format_millis, millis_between},
     output,
     table::{shortened, width_of},
     target::Target,
@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(120);
 pub(super) async fn report_and_follow(client: &Client, target: &Target, started: Started) -> anyhow::Result<ExitCode> {
     let (workload, operation) = (&started.workload, &started.operation);
     if target.wait || (target.output.is_for_people() && output::is_interactive()) {
-        eprintln!("{}", Text::from(accepted(&started)).as_str());
+        output::message(Text::from(accepted(&started)).as_str());
         let (detail, exit) = follow(client, target, &operation.id, SUCCEEDED).await?;
         if let Some(detail) = detail {
             // Scripts that deploy go on with the workload.
@@ -81,7 +81,7 @@ async fn follow(
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             progress.end();
-            eprintln!("the operation continues; follow it again: gpuaas operation watch {id}");
+            output::message(format_args!("the operation continues; follow it again: gpuaas operation watch {id}"));
             return Ok((None, output::exit(ExitStatus::Interrupted)));
         }
     };
@@ -137,15 +137,13 @@ impl Progress {
         if self.line.is_none() && output::is_interactive() && !detail.steps.is_empty() {
             self.line = Some(progress_line(&detail.operation.kind, workload, detail.steps.len()));
         }
-        let mut changed: Vec<&Step> = detail.steps.iter().filter(|step| step.state != "pending").collect();
-        changed.sort_by_key(|step| (step.ended_at_ms.is_none(), step.ended_at_ms.or(step.started_at_ms)));
-        for step in changed {
+        for step in in_order(&detail.steps) {
             let before = self.reported.insert(step.key.clone(), step.state.clone());
             let is_new = before.as_ref() != Some(&step.state);
             match &self.line {
                 // The line itself shows what is running.
-                Some(line) if is_new && step.ended_at_ms.is_some() => line.println(format_step(step)),
-                None if is_new => eprintln!("{}", format_step(step)),
+                Some(line) if is_new && step.ended_at.is_some() => line.println(format_step(step)),
+                None if is_new => output::message(format_step(step)),
                 Some(_) | None => {}
             }
         }
@@ -166,6 +164,16 @@ impl Progress {
             line.finish_and_clear();
         }
     }
+}
+
+/// Returns the steps that left `pending`: ended ones by their end, then running ones, then skipped ones, which no work follows.
+fn in_order(steps: &[Step]) -> Vec<&Step> {
+    let mut changed: Vec<&Step> = steps.iter().filter(|step| step.state != "pending").collect();
+    changed.sort_by_key(|step| {
+        let last = step.ended_at.as_ref().or(step.started_at.as_ref());
+        (step.state == "skipped", step.ended_at.is_none(), last)
+    });
+    changed
 }
 
 fn progress_line(kind: &str, workload: &str, steps: usize) -> ProgressBar {
@@ -190,7 +198,8 @@ fn format_step(step: &Step) -> String {
     };
     let result = match step.state.as_str() {
         "succeeded" | "failed" => {
-            let took = step.ended_at_ms.zip(step.started_at_ms).map_or(0, |(end, start)| end - start);
+            let took = step.started_at.as_deref().zip(step.ended_at.as_deref());
+            let took = took.and_then(|(start, end)| millis_between(start, end)).unwrap_or(0);
             format!("{:>9}", format_millis(took))
         }
         "backoff" => format!("retries: {}", step.detail.as_deref().unwrap_or("it failed")),
@@ -213,9 +222,18 @@ mod tests {
     fn step(state: &str) -> Step {
         let value = serde_json::json!({
             "key": "agent-1/install", "phase": "agent_installing", "state": state, "attempts": 1, "detail": "download: 503",
-            "started_at_ms": 1_000, "ended_at_ms": 2_500,
+            "started_at": "2026-07-01T08:00:01.000Z", "ended_at": "2026-07-01T08:00:02.500Z",
         });
         serde_json::from_value(value).expect("a step")
+    }
+
+    #[test]
+    fn skipped_steps_follow_those_that_ended_after_they_were_skipped() {
+        let late = Step { ended_at: Some("2026-07-01T08:00:09.000Z".to_owned()), ..step("succeeded") };
+        let running = Step { ended_at: None, ..step("running") };
+        let steps = [step("skipped"), late, step("pending"), running, step("failed")];
+        let states: Vec<&str> = in_order(&steps).iter().map(|step| step.state.as_str()).collect();
+        assert_eq!(states, ["failed", "succeeded", "running", "skipped"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::Context;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use gpuaas_api_types::{AccessGrant, AddMembers, Deploy, Preview, RequestAccess, WorkloadDetail};
+use gpuaas_api_types::{AccessGrant, AddMembers, Allocation, Deploy, Preview, RequestAccess, WorkloadDetail};
 use gpuaas_client::{Client, ClientError};
 use gpuaas_model::Code;
 use serde_json::{Value, json};
@@ -17,7 +17,9 @@ use super::{
     logs, watching, workload_shown as shown,
 };
 use crate::{
-    completion, kubeconfig,
+    completion,
+    duration::is_past,
+    kubeconfig,
     output::{self, NotFound},
     target::{Format, Target},
 };
@@ -75,7 +77,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         seen: IfMatch,
     },
-    /// Retry the operation of a workload that needs attention
+    /// Continue the failed or cancelled operation of a workload
     Resume {
         /// Name or id of the workload
         #[arg(add = ArgValueCandidates::new(completion::workloads))]
@@ -89,10 +91,10 @@ pub(crate) enum Verb {
         #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
         /// Kind of credential: direct or break-glass; default: direct
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::access_kinds))]
         kind: Option<String>,
         /// Role in the cluster: cluster-admin or cluster-view; default: cluster-admin where your token allows it
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::cluster_roles))]
         role: Option<String>,
         /// Lifetime, from 10m to 30 days, for break-glass at most 1h; default: 24h for direct, 1h for break-glass
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
@@ -149,7 +151,7 @@ pub(crate) struct DeployArgs {
     #[arg(long = "agent", value_name = "NODE", add = ArgValueCandidates::new(completion::usable_nodes))]
     agents: Vec<String>,
     /// Version of the app; default: the version that was imported last
-    #[arg(long, alias = "app-version", value_name = "VERSION")]
+    #[arg(long, alias = "app-version", value_name = "VERSION", add = ArgValueCandidates::new(completion::versions))]
     version: Option<String>,
     /// Settings of the app as a JSON object; default: none
     #[arg(long, value_name = "JSON")]
@@ -165,7 +167,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Deploy(ask) => return deploy(client, target, ask).await,
         Verb::AddMember { workload, agents, dry_run, seen } => {
             let client = &seen.client(client);
-            let placement = json!({ "agent_allocation_ids": allocations(client, target, "--agent", &agents).await? });
+            let placement = json!({ "agent_allocation_ids": allocations(client, target, None, &agents).await? });
             let app = client.get_workload(project.clone(), &workload).await?.workload.app;
             let ask = AddMembers { app, placement };
             if dry_run {
@@ -207,7 +209,14 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             kubeconfig(client, target, &workload, &ask, merge).await?;
         }
         Verb::Access { workload } => {
-            output::one(target.output, &client.get_access(project, &workload).await?, shown::access, &workload)?;
+            let access = client.get_access(project, &workload).await?;
+            if target.output == Format::Name {
+                // `revoke-access` takes them.
+                let valid: Vec<_> = access.grants.into_iter().filter(|grant| !is_past(&grant.expires_at)).collect();
+                output::list(target.output, &valid, &[], |grant| grant.id.clone())?;
+            } else {
+                output::one(target.output, &access, shown::access, &workload)?;
+            }
         }
         Verb::RevokeAccess { grant, confirm } => {
             let dry = client.clone().with_dry_run();
@@ -227,10 +236,11 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 }
 
 async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Result<ExitCode> {
-    let agents = allocations(client, target, "--agent", &ask.agents).await?;
+    let mut ids = allocations(client, target, ask.server.as_ref(), &ask.agents).await?;
+    let agents = ids.split_off(usize::from(ask.server.is_some()));
     let mut placement = json!({ "agent_allocation_ids": agents });
-    if let Some(server) = ask.server {
-        placement["server_allocation_id"] = allocation(client, target, "--server", &server).await?.into();
+    if let Some(server) = ids.pop() {
+        placement["server_allocation_id"] = server.into();
     }
     let config = ask.config.map(|text| serde_json::from_str(&text)).transpose();
     let config = config.map_err(|error| ClientError::InvalidSetting(format!("--config is not valid JSON: {error}")))?;
@@ -244,7 +254,7 @@ async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Re
     let started = client.deploy_workload(&request).await?;
     if target.output.is_for_people() && output::is_interactive() {
         let app = client.get_app(&request.app).await?;
-        eprintln!("{}   not promised: {}", app.name, app.not_promised.join("; "));
+        output::message(format_args!("{}   not promised: {}", app.name, app.not_promised.join("; ")));
     }
     watching::report_and_follow(client, target, started).await
 }
@@ -253,32 +263,39 @@ fn print_preview(target: &Target, preview: &Preview, name: &str) -> anyhow::Resu
     output::one(target.output, preview, shown::preview, name)
 }
 
-async fn allocations(client: &Client, target: &Target, flag: &str, nodes: &[String]) -> anyhow::Result<Vec<String>> {
-    let mut ids = Vec::new();
-    for node in nodes {
-        ids.push(allocation(client, target, flag, node).await?);
+/// Returns the ids of the open allocations of these nodes, or of the allocations that begin with these keys: first the server's, then the
+/// agents'. The refusal names all that do not exist.
+async fn allocations(
+    client: &Client,
+    target: &Target,
+    server: Option<&String>,
+    agents: &[String],
+) -> anyhow::Result<Vec<String>> {
+    let known = client.list_allocations(target.project.clone(), None).await?.items;
+    let (mut ids, mut missing) = (Vec::new(), Vec::new());
+    let given = server.map(|key| ("--server", key)).into_iter().chain(agents.iter().map(|key| ("--agent", key)));
+    for (flag, key) in given {
+        match allocation(client, &known, key).await {
+            Ok(id) => ids.push(id),
+            Err(error) if error.code() == Code::NotFound => missing.push(format!("{flag} {key}")),
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok(ids)
+    if missing.is_empty() {
+        return Ok(ids);
+    }
+    let what =
+        format!("{}: the project holds no node with this name, and no allocation has this id", missing.join(", "));
+    Err(NotFound { what, next: format!("see its nodes: gpuaas allocation list{}", target.project_flag()) }.into())
 }
 
 /// Returns the id of the node's open allocation, or of the allocation that begins with the key.
-async fn allocation(client: &Client, target: &Target, flag: &str, key: &str) -> anyhow::Result<String> {
-    let known = client.list_allocations(target.project.clone(), None).await?.items;
-    let open = |state: &str| !matches!(state, "released" | "failed");
-    let found = known
-        .iter()
-        .find(|allocation| allocation.id == key || (allocation.node_name == key && open(&allocation.state)));
-    if let Some(allocation) = found {
-        return Ok(allocation.id.clone());
-    }
-    match client.get_allocation(key).await {
-        Ok(allocation) => Ok(allocation.id),
-        Err(error) if error.code() == Code::NotFound => Err(NotFound {
-            what: format!("{flag} {key}: the project holds no node {key}, and no allocation has this id"),
-            next: format!("see its nodes: gpuaas allocation list{}", target.project_flag()),
-        }
-        .into()),
-        Err(error) => Err(error.into()),
+async fn allocation(client: &Client, known: &[Allocation], key: &str) -> Result<String, ClientError> {
+    let is_open = |state: &str| !matches!(state, "released" | "failed");
+    let found = known.iter().find(|of| of.id == key || (of.node_name == key && is_open(&of.state)));
+    match found {
+        Some(allocation) => Ok(allocation.id.clone()),
+        None => Ok(client.get_allocation(key).await?.id),
     }
 }
 
@@ -296,8 +313,11 @@ async fn list(client: &Client, target: &Target, watch: Watch, section: Option<St
     };
     if target.output == Format::Table && !watch.is_set() {
         let sections = shown::sections(&read().await?);
-        println!("{}", if sections.is_empty() { "no workloads" } else { sections.as_str() });
-        return Ok(());
+        if sections.is_empty() {
+            output::message(output::NOTHING_FOUND);
+            return Ok(());
+        }
+        return output::line(sections.as_str());
     }
     shown::WORKLOADS.print(client, target, watch, section.is_some(), read).await
 }
@@ -331,7 +351,10 @@ async fn kubeconfig(
     };
     let granted = client.deliver_kubeconfig(target.project.clone(), key, ask).await?;
     if target.output.is_for_people() {
-        eprintln!("{} · {} · until {} · grant {}", granted.kind, granted.role, granted.expires_at, granted.grant);
+        output::message(format_args!(
+            "{} · {} · until {} · grant {}",
+            granted.kind, granted.role, granted.expires_at, granted.grant
+        ));
     }
     if let Some(path) = path {
         // Locked only now: a command that is interrupted while it waits for the control plane leaves no lock behind.
@@ -346,9 +369,8 @@ async fn kubeconfig(
             json!({ "grant": granted.grant, "expires_at": granted.expires_at, "context": context, "file": path });
         return output::one(target.output, &merged, describe, &context);
     }
-    if target.output.is_for_people() {
-        print!("{}", granted.kubeconfig);
-        return Ok(());
+    if target.output.is_for_people() || target.output == Format::Name {
+        return output::write(&granted.kubeconfig);
     }
     output::one(target.output, &granted, |_| String::new(), &granted.grant)
 }

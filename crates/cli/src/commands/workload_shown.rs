@@ -1,11 +1,8 @@
 //! Formats workloads for people.
 
-use std::{borrow::Cow, sync::LazyLock};
-
 use gpuaas_api_types::{
     AccessAnswer, Fault, Member, NodeResidue, Operation, OperationDetail, Preview, Step, Workload, WorkloadDetail,
 };
-use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::{
@@ -14,6 +11,7 @@ use super::{
 };
 use crate::{
     duration::format_age,
+    output::with_project,
     table::{column, distinguishing, table, wide},
     text::Text,
 };
@@ -177,8 +175,9 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
         let (completed, total) = (workload.completed, workload.total);
         words.push_str(&format!("\nNOW      {completed}/{total} {} · waiting for {waiting}", workload.phase));
     }
-    if let Some(operation) = operation.map(|detail| &detail.operation).filter(|of| !of.parameters.is_empty()) {
-        words.push_str(&format!("\nOPERATION {} · {}", titled(operation), operation.state));
+    let is_shown = |of: &&Operation| !of.parameters.is_empty() || is_being_cancelled(of);
+    if let Some(operation) = operation.map(|detail| &detail.operation).filter(is_shown) {
+        words.push_str(&format!("\nOPERATION {} · {}", titled(operation), shown_state(operation)));
     }
     let of_members = detail.members.iter().filter_map(|member| member.fault.as_ref());
     let mut explained = Vec::new();
@@ -203,9 +202,7 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
 /// Formats a fault: its summary, the time it began, its evidence, and the next action. Commands about workloads get `project_flag`.
 pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>, project_flag: &str) -> String {
     let mut words = format!("\nWHY      {} ({})", fault.summary, fault.code);
-    if let Some(ended) =
-        step.and_then(|step| step.ended_at_ms).and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
-    {
+    if let Some(ended) = step.and_then(|step| step.ended_at.as_ref()?.parse::<jiff::Timestamp>().ok()) {
         let attempts = step.map_or(0, |step| step.attempts);
         let tries = if attempts == 1 { "attempt" } else { "attempts" };
         words.push_str(&format!(
@@ -220,13 +217,6 @@ pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>, project_flag: &
     let command = fault.command.as_ref().map(|command| format!(": {command}")).unwrap_or_default();
     words.push_str(&format!("\nNEXT     {}", with_project(&format!("{}{command}", fault.next), project_flag)));
     words
-}
-
-/// Appends `project_flag` to every command about a workload in a text. A command ends at a punctuation mark or at the end of the text.
-fn with_project<'a>(text: &'a str, project_flag: &str) -> Cow<'a, str> {
-    static COMMAND: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"gpuaas\sworkload\s[^;,:)`\n]*[^;,:)`\s]").expect("a valid pattern"));
-    COMMAND.replace_all(text, |found: &Captures<'_>| format!("{}{project_flag}", &found[0]))
 }
 
 /// Formats the members and steps that an operation would create.
@@ -329,6 +319,16 @@ pub(super) fn titled(operation: &Operation) -> String {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let parameters = operation.parameters.iter().map(|(name, value)| format!(" {name}={}", shown(value)));
     format!("{}{}", operation.kind, parameters.collect::<String>())
+}
+
+/// Returns the state of an operation, with a requested cancellation that has not ended it yet.
+pub(super) fn shown_state(operation: &Operation) -> String {
+    let cancellation = if is_being_cancelled(operation) { " (cancellation requested)" } else { "" };
+    format!("{}{cancellation}", operation.state)
+}
+
+fn is_being_cancelled(operation: &Operation) -> bool {
+    operation.cancel_requested && operation.ended_at.is_none()
 }
 
 #[cfg(test)]

@@ -16,14 +16,14 @@ use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
 use clap::Args;
 use gpuaas_api_types::Bootstrap;
-use gpuaas_client::Client;
+use gpuaas_client::{Client, ClientError};
 use gpuaas_model::Entropy as _;
 use gpuaas_server::{ServerError, ServerOptions, ports::SystemEntropy, write_private};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     connection::{ReadyFile, ReadyNode},
-    environment,
+    environment, output,
 };
 use addresses::AddressBlock;
 use processes::{Processes, SharedStore};
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Number of sandbox nodes, at most 200
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(..=i64::from(NODES_MAX)))]
     pub(crate) nodes: u8,
-    /// Directory for all state of the control plane and the sandbox nodes
+    /// Directory for all state of the control plane and the sandbox nodes; the data directory of the control plane is its folder server
     #[arg(long, default_value = "gpuaas-dev")]
     pub(crate) data_dir: PathBuf,
     /// Address and port on which the API listens; further replicas use free ports of the same address
@@ -131,7 +131,7 @@ async fn serve(
                 processes.start_node(&root, &name, address)?;
                 nodes.push(ReadyNode { name, address: address.to_string() });
             }
-            Prepared::Unusable(reason) => eprintln!("nodes           {reason}"),
+            Prepared::Unusable(reason) => output::message(format_args!("nodes           {reason}")),
         }
     }
     tokio::select! {
@@ -139,27 +139,29 @@ async fn serve(
         exited = processes.wait_first_exit() => return Err(exited.into()),
     }
     if nodes.is_empty() {
-        eprintln!("nodes           none");
+        output::message("nodes           none");
     } else {
-        eprintln!("nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)", names(&nodes));
+        output::message(format_args!(
+            "nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)",
+            names(&nodes)
+        ));
     }
-    eprintln!("catalog         {}", describe_catalog(&client, &path).await?);
+    output::message(format_args!("catalog         {}", describe_catalog(&client, &path).await?));
     let ready = ReadyFile { nodes, token: Some(token), ..server };
     write_private(&std::path::absolute(&path)?, &serde_json::to_vec_pretty(&ready)?)
         .context("writing the ready file")?;
-    eprintln!("use it          gpuaas node list --ready-file {}", path.display());
-    eprintln!("ready           all in {} ms; Ctrl-C stops everything", began.elapsed().as_millis());
+    output::message(format_args!("use it          gpuaas node list --ready-file {}", path.display()));
+    output::message(format_args!("ready           all in {} ms; Ctrl-C stops everything", began.elapsed().as_millis()));
     Err(processes.wait_first_exit().await.into())
 }
 
 /// Returns the settings that replicas share with PostgreSQL; `None` with SQLite.
 fn shared_store(options: &Options, data_dir: &Utf8Path) -> anyhow::Result<Option<SharedStore>> {
     if environment::store_url(options.store_url_file.as_deref())?.is_none() {
-        let is_single = options.replicas == 1;
-        anyhow::ensure!(
-            is_single,
-            "several replicas need a PostgreSQL database: set GPUAAS_STORE_URL or --store-url-file"
-        );
+        if options.replicas > 1 {
+            let refused = "several replicas need a PostgreSQL database: set GPUAAS_STORE_URL or --store-url-file";
+            return Err(ClientError::InvalidSetting(refused.to_owned()).into());
+        }
         return Ok(None);
     }
     let sealing_key = data_dir.join("sealing.key");

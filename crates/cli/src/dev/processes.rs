@@ -22,7 +22,10 @@ use tokio::{
     process::{Child, ChildStdin, Command},
 };
 
-use crate::{environment, output::ProcessExited};
+use crate::{
+    environment,
+    output::{self, ProcessExited},
+};
 
 /// Longest wait for a process to exit after SIGTERM; then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -122,7 +125,7 @@ impl Processes {
                 return exited;
             }
             replicas -= 1;
-            eprintln!("{exited}; {replicas} replicas continue");
+            output::message(format_args!("{exited}; {replicas} replicas continue"));
         }
         std::future::pending().await
     }
@@ -154,7 +157,7 @@ async fn stop(Process { what, mut child, .. }: Process) {
         let _ = kill_process(pid, Signal::TERM);
     }
     if tokio::time::timeout(STOP_TIMEOUT, child.wait()).await.is_err() {
-        eprintln!("{what} did not exit in time; killing it");
+        output::message(format_args!("{what} did not exit in time; killing it"));
         let _ = child.kill().await;
     }
 }

@@ -84,6 +84,18 @@ async fn dry_runs_check_everything_and_change_nothing() {
         assert_eq!(output.status.code(), Some(0), "{command:?}: {}", errors(&output));
         assert!(shown.starts_with(expected), "{command:?}: {shown}");
     }
+    let own = client.whoami().await.expect("an answer").token;
+    platform.json(&["context", "set", "dev"]);
+    let details: [(&[&str], &str); 3] = [
+        (&["token", "revoke", &own], "You use this token"),
+        (&["keys", "revoke", &key], "Another key signs from then on."),
+        (&["context", "delete", "dev"], "It is the current context"),
+    ];
+    for (command, expected) in details {
+        let output = platform.gpuaas(&[command, &["--dry-run"]].concat());
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.contains(expected), "{command:?}: {shown}");
+    }
     let shown = platform.json(&["token", "revoke", &token, "--dry-run"]);
     assert!(shown["revoked_at"].is_string(), "the response is what it would be: {shown}");
     // What would be refused is refused; a refused dry run leaves no record either.

@@ -34,6 +34,9 @@ async fn server_that_exits_at_once_fails_the_deploy_and_can_be_resumed() {
     let client = platform.client();
     let workload = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload").workload;
     assert_eq!((workload.health.as_str(), workload.section.as_str()), ("failed", "needs_attention"));
+    let arguments = ["operation", "list", "--workload", "train", "--project", PROJECT, "-o", "name"];
+    let names = platform.gpuaas(&arguments).stdout;
+    assert_eq!(String::from_utf8_lossy(&names).trim(), ended.operation.id, "what a script resumes or reports");
     platform.inject_faults(1, "");
     let resumed = client.resume_workload(Some(PROJECT.into()), "train").await.expect("accepted");
     let resumed = platform.await_end(&resumed).await;

@@ -32,16 +32,25 @@ fn ends(platform: &Platform, status: ExitStatus) -> Vec<(String, Option<i32>)> {
     let data_dir = platform.file("other").to_str().expect("a text").to_owned();
     match status {
         ExitStatus::Done => vec![run(&["version"], &[]), run(&["explain", "rke2_residue"], &[])],
-        ExitStatus::Failed => vec![run(&["man", "/proc/no-directory"], &[])],
+        ExitStatus::Failed => vec![("version > /dev/full".to_owned(), printed_to_a_full_disk())],
         ExitStatus::Usage => vec![
             run(&["node", "list", "--no-such-flag"], &[]),
             run(&["server", "--config", "/no/such/file"], &[]),
             run(&["server", "--timeout", "1m", "--data-dir", &data_dir], &[]),
             run(&["dev", "--timeout", "1m", "--data-dir", &data_dir], &[]),
+            run(&["dev", "--replicas", "2", "--data-dir", &data_dir], &[]),
+            run(&["man", "/proc/no-directory"], &[]),
+            run(&["server", "backup", "/no/such/backup.tar", "--data-dir", &data_dir], &[]),
+            run(&["server", "restore", "/no/such/backup.tar", "--data-dir", &data_dir], &[]),
+            with(&["support", "bundle", "--file", "/no/such/bundle.tar.gz"]),
+            run(&["context", "list"], &[("XDG_CONFIG_HOME", ""), ("HOME", "")]),
             run(&["node", "list"], &[]),
             run(&["node", "list", "--ready-file", "/no/such/file"], &[]),
             with(&["node", "list", "--ca-file", "/no/such/file"]),
             with(&["node", "register", "GPU_07"]),
+            with(&["node", "show", ""]),
+            with(&["service-account", "delete", "", "--yes"]),
+            with(&["workload", "members", ""]),
             with(&["operation", "list", "--state", "nothing"]),
             with(&["operation", "list", "-o", "nothing"]),
         ],
@@ -80,6 +89,11 @@ fn interrupted(ready: &str) -> Option<i32> {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(sent.success() && !line.is_empty());
     number(child.wait().expect("a child"))
+}
+
+fn printed_to_a_full_disk() -> Option<i32> {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+    number(Command::new(GPUAAS).arg("version").stdout(full).stderr(Stdio::null()).status().expect("gpuaas runs"))
 }
 
 fn piped_to_nothing() -> Option<i32> {

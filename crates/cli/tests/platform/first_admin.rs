@@ -31,7 +31,8 @@ fn code<T: std::fmt::Debug>(refused: Result<T, ClientError>) -> String {
 /// Runs `recover-admin` on the platform's machine and returns the new one-time token.
 fn recover_admin(platform: &Platform) -> String {
     let data_dir = platform.file("data/server");
-    platform.json(&["server", "recover-admin", "--data-dir", &data_dir.to_string_lossy()]);
+    let made = platform.json(&["server", "recover-admin", "--data-dir", &data_dir.to_string_lossy()]);
+    assert_eq!(made["url"], platform.ready()["url"], "where to exchange it");
     one_time_admin(&data_dir)
 }
 
@@ -97,7 +98,7 @@ async fn one_time_token_permits_only_the_exchange() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_time_token_is_exchanged_once_and_no_other_token_is() {
+async fn only_a_one_time_token_is_exchanged_and_only_once() {
     let platform = Platform::start(0);
     let one_time = recover_admin(&platform);
     let file = platform.file("copy");
@@ -132,12 +133,16 @@ async fn exchanged_token_is_saved_in_the_requested_context() {
     let platform = Platform::start(0);
     recover_admin(&platform);
     let file = platform.file("data/server/admin.token").to_string_lossy().into_owned();
-    let saved = platform.gpuaas(&["bootstrap", "--name", "ann", "--token-file", &file, "--save", "lab"]);
+    assert!(platform.gpuaas(&["context", "set", "first"]).status.success());
+    // The control plane of the current context.
+    let mut saved = std::process::Command::new(GPUAAS);
+    saved.args(["bootstrap", "--name", "ann", "--token-file", &file, "--save", "lab"]);
+    let saved = saved.env("XDG_CONFIG_HOME", &platform.folder).output().expect("gpuaas runs");
     let printed = String::from_utf8_lossy(&saved.stdout);
     assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
     assert!(printed.starts_with("Context lab is saved in ") && printed.lines().count() == 1, "{printed}");
     let mut whoami = std::process::Command::new(GPUAAS);
-    whoami.args(["whoami", "-o", "json"]).env("XDG_CONFIG_HOME", &platform.folder);
+    whoami.args(["whoami", "-o", "json", "--context", "lab"]).env("XDG_CONFIG_HOME", &platform.folder);
     let output = whoami.output().expect("gpuaas runs");
     assert!(String::from_utf8_lossy(&output.stdout).contains("ann"), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -158,7 +163,7 @@ async fn one_of_two_concurrent_exchanges_succeeds_across_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recovery_needs_the_sealing_key_is_audited_and_revokes_the_earlier_token() {
+async fn recovery_revokes_the_earlier_one_time_token_and_is_audited() {
     let fleet = Fleet::start(0).await;
     assert!(fleet.server_verb(&["recover-admin"]).status.success());
     let before = one_time_admin(&fleet.data_dir());
@@ -175,7 +180,12 @@ async fn recovery_needs_the_sealing_key_is_audited_and_revokes_the_earlier_token
     );
     let whoami = std::process::Command::new("id").arg("-un").output().expect("id runs");
     assert_eq!(recoveries[0].metadata["os_user"], String::from_utf8_lossy(&whoami.stdout).trim());
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn recovery_needs_the_data_directory_with_its_sealing_key() {
+    let fleet = Fleet::start(0).await;
+    assert!(fleet.server_verb(&["recover-admin"]).status.success());
     let (kept, key) = (one_time_admin(&fleet.data_dir()), fleet.data_dir().join("sealing.key"));
     std::fs::rename(&key, fleet.path("moved")).expect("moved");
     for foreign in [None, Some([9; 32])] {

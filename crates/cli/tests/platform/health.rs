@@ -26,5 +26,7 @@ async fn killed_distribution_degrades_the_workload_until_it_returns() {
     let fault = member.fault.as_ref().expect("a fault");
     assert_eq!((fault.code.as_str(), shown.workload.section.as_str()), ("rke2_service_down", "needs_attention"));
     assert!(fault.evidence.is_some() && !fault.next.is_empty(), "{fault:?}");
+    let of_workload = shown.workload.fault.expect("the reason in lists");
+    assert!(of_workload.summary == fault.summary && fault.summary.starts_with("agent-1: "), "{of_workload:?}");
     eventually("the workload does not heal", async || detail().await.workload.health == "healthy").await;
 }

@@ -6,10 +6,14 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use gpuaas_api_types::{CreateAllocation, CreateProject, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, ImportRelease, RegisterNode};
+use gpuaas_client::ClientError;
 use serde_json::Value;
 
-use crate::world::{GPUAAS, Platform, interruptible_gpuaas, token_request};
+use crate::{
+    artifacts::release_of,
+    world::{GPUAAS, Platform, interruptible_gpuaas, token_request},
+};
 
 /// Returns the standard output of a command that succeeds.
 fn printed(platform: &Platform, arguments: &str) -> String {
@@ -47,6 +51,15 @@ async fn lists_name_the_objects_of_their_entries_and_scripts_get_names_of_what_i
             .contains(&printed(&platform, "node show demo-1 -o jsonpath={.id}"))
     );
 
+    for arguments in ["workload list", "workload list -o wide", "service-account list --project ml"] {
+        let ended = platform.gpuaas(&arguments.split(' ').collect::<Vec<_>>());
+        assert_eq!(
+            (String::from_utf8_lossy(&ended.stdout).as_ref(), String::from_utf8_lossy(&ended.stderr).as_ref()),
+            ("", "nothing found\n"),
+            "{arguments}"
+        );
+    }
+
     let secret = printed(&platform, "token create ci --role viewer --project ml -o name");
     assert_eq!(platform.client_with(&secret).whoami().await.expect("the secret is valid").name, "ci");
     let tokens = platform.json(&["token", "list"]);
@@ -78,7 +91,7 @@ async fn first_characters_of_an_id_find_only_visible_objects_and_names_precede_t
     let common: String = one.chars().zip(two.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
     let refused = platform.gpuaas(&["allocation", "show", &common]);
     let words = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(4), "{words}");
+    assert_eq!(refused.status.code(), Some(2), "{words}");
     assert!(words.contains("id_ambiguous") && words.contains(one) && words.contains(two), "{words}");
     assert_eq!(platform.gpuaas(&["allocation", "show", &one[..3]]).status.code(), Some(3), "too short");
 
@@ -89,7 +102,10 @@ async fn first_characters_of_an_id_find_only_visible_objects_and_names_precede_t
     let node = admin.get_node("demo-1").await.expect("a node").id;
     assert!(member.get_node(&node[..node.len() - 2]).await.is_err(), "a node of another project was found");
     // By name.
-    assert_eq!(member.get_node("demo-1").await.expect_err("another's").exit() as u8, 3);
+    let hidden = member.get_node("demo-1").await.expect_err("another's");
+    assert_eq!(hidden.exit() as u8, 3);
+    let ClientError::Problem(hidden) = hidden else { panic!("{hidden:?}") };
+    assert_eq!(hidden.next.as_deref(), Some("see the nodes of the project: gpuaas allocation list"));
     assert_eq!(member.list_allocations(Some("one".into()), None).await.expect_err("another's").exit() as u8, 3);
 
     let name = node[..4].to_owned();
@@ -173,6 +189,10 @@ async fn shell_gets_the_names_of_objects_and_silence_without_a_control_plane() {
     for flag in ["--project", "--output", "--context", "--state"] {
         assert!(flags.lines().any(|offered| offered == flag), "{flag} is not among {flags}");
     }
+    let source = release_of(&platform.folder, "v1.0.0", &[]).to_string_lossy().into_owned();
+    let ask = ImportRelease { app: "rke2".into(), version: None, source, sums_sha256: None, signature: None };
+    platform.client().import_artifacts(&ask).await.expect("imported");
+    assert_eq!(offered(&platform, &["workload", "deploy", "rke2", "--version", "v"], &[]), "v1.0.0");
     let elsewhere = [("GPUAAS_SERVER", "https://127.0.0.1:9")];
     assert_eq!(offered(&platform, &["node", "show", "demo"], &elsewhere), "");
     let script = printed(&platform, "completion bash");

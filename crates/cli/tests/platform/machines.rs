@@ -152,7 +152,39 @@ async fn finding_that_blocks_a_deployment_is_shown_with_its_node_until_the_next_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreachable_node_is_neither_inspected_nor_fixed() {
+async fn known_blocking_finding_refuses_a_deployment_until_the_node_is_inspected_again() {
+    let platform = Platform::with_release(2, &[]).await;
+    let client = platform.client();
+    let listening = Listening::at(&platform, 1, 9_345);
+    let node = client.inspect_node("demo-1").await.expect("inspected");
+    assert!(find_finding(&node, "port_taken").is_some(), "{:?}", node.preflight);
+    let reasons = async || {
+        let options = client.placement_options(Some(PROJECT.to_owned()), "rke2").await.expect("options").items;
+        options.into_iter().flat_map(|option| option.reasons).map(|reason| reason.code).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons().await, ["allocation_blocked"]);
+    let refused = client.deploy_workload(&platform.deployment("train", &[]).await).await.map_err(code);
+    assert_eq!(refused.expect_err("blocked"), "placement_invalid");
+    let dry_run = ["workload", "deploy", "rke2", "--name", "train", "--server", "demo-1", "--dry-run"];
+    let dry_run = || platform.gpuaas(&[&dry_run[..], &["--project", PROJECT]].concat());
+    let output = dry_run();
+    let words = String::from_utf8(output.stderr).expect("text");
+    for part in ["demo-1 has findings that block a deployment: port_taken", "gpuaas node inspect demo-1"] {
+        assert!(!output.status.success() && words.contains(part), "{words}");
+    }
+    let as_agent =
+        ["workload", "deploy", "rke2", "--name", "train", "--server", "demo-2", "--agent", "demo-1", "--dry-run"];
+    let output = platform.gpuaas(&[&as_agent[..], &["--project", PROJECT]].concat());
+    assert!(output.status.success(), "an agent does not use the port: {}", String::from_utf8_lossy(&output.stderr));
+    drop(listening);
+    client.inspect_node("demo-1").await.expect("inspected");
+    assert_eq!(reasons().await, [""; 0]);
+    let output = dry_run();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreachable_node_is_neither_pinged_nor_inspected_nor_fixed() {
     let platform = Platform::start(1);
     let client = platform.client();
     inspected(&client, "demo-1").await;
@@ -162,6 +194,8 @@ async fn unreachable_node_is_neither_inspected_nor_fixed() {
     })
     .await;
     assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("unreachable"), "node_unreachable");
+    let ping = client.ping_node("demo-1").await.expect_err("unreachable");
+    assert!(ping.to_string().contains("demo-1 has been unreachable since"), "{ping}");
     let ask = FixNode { finding: "inotify".to_owned() };
     assert_eq!(client.fix_node("demo-1", &ask).await.map_err(code).expect_err("unreachable"), "node_unreachable");
     platform.signal_agent(1, "CONT");

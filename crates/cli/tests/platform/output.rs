@@ -1,6 +1,9 @@
 //! Where commands write: the result to stdout, as one document with `-o json`, and everything else to stderr.
 
-use std::process::{Command, Output};
+use std::{
+    fs::File,
+    process::{Command, Output},
+};
 
 use crate::world::{GPUAAS, Platform};
 
@@ -37,6 +40,51 @@ async fn result_is_one_document_on_stdout_and_hints_are_on_stderr() {
 }
 
 #[test]
+fn output_to_a_full_disk_is_an_error_and_never_a_panic() {
+    let platform = Platform::start(1);
+    let run = |arguments: &str| {
+        let mut command = Command::new(GPUAAS);
+        command.args(arguments.split(' ')).env("XDG_CONFIG_HOME", &platform.folder);
+        command.env("GPUAAS_READY_FILE", &platform.ready_file);
+        command
+    };
+    let full = || File::options().write(true).open("/dev/full").expect("a device");
+    for arguments in [
+        "--help",
+        "--version",
+        "node --help",
+        "flags",
+        "completion bash",
+        "explain",
+        "explain not_found",
+        "version",
+        "whoami",
+        "whoami -o yaml",
+        "token create ci --role platform-operator",
+        "node show demo-1",
+        "node show demo-1 --etag",
+        "node list",
+        "node list -o json",
+        "node list -o yaml",
+        "node list -o name",
+        "node list -o jsonpath={.items[0].name}",
+        "node list --watch",
+        "audit list",
+        "event list",
+        "event watch --after 0",
+        "server check-config",
+    ] {
+        let ended = run(arguments).stdout(full()).output().expect("gpuaas runs");
+        let printed = text(&ended.stderr);
+        let expected = "cannot write to standard output: No space left on device";
+        assert!(printed.contains(expected) && !printed.contains("panicked"), "{arguments}: {printed}");
+        assert_eq!(ended.status.code(), Some(1), "{arguments}: {printed}");
+    }
+    let unreported = run("node show nobody").stderr(full()).output().expect("gpuaas runs");
+    assert_eq!(unreported.status.code(), Some(3));
+}
+
+#[test]
 fn global_flags_have_escape_codes_only_with_colours() {
     for (color, has_escapes) in [("auto", false), ("never", false), ("always", true)] {
         let printed = Command::new(GPUAAS).args(["flags", "--color", color]).output().expect("gpuaas runs").stdout;
@@ -63,9 +111,19 @@ async fn contradictory_input_is_refused_and_empty_variables_count_as_unset() {
     let reversed = run(&["audit", "list", "--since", "1m", "--until", "5m"], &[]);
     assert_eq!(reversed.status.code(), Some(2), "{}", text(&reversed.stderr));
 
-    let unknown = run(&["workload", "deploy", "rke2", "--name", "x", "--server", "demo-9", "--project", "ml"], &[]);
+    let nodes = ["--server", "demo-9", "--agent", "demo-8", "--project", "ml"];
+    let unknown = run(&[&["workload", "deploy", "rke2", "--name", "x"][..], &nodes].concat(), &[]);
     assert_eq!(unknown.status.code(), Some(3), "{}", text(&unknown.stderr));
-    assert!(text(&unknown.stderr).starts_with("error: --server demo-9: the project holds no node demo-9"));
+    assert!(text(&unknown.stderr).starts_with("error: --server demo-9, --agent demo-8: the project holds no node"));
+
+    let unknown = run(&["service-account", "token", "cj", "--project", "ml"], &[]);
+    let hint = "see what exists: gpuaas service-account list --project ml";
+    assert!(text(&unknown.stderr).contains(hint), "{}", text(&unknown.stderr));
+    assert!(run(&["token", "create", "bob", "--role", "viewer", "--project", "ml"], &[]).status.success());
+    let used = run(&["project", "delete", "ml", "--yes"], &[]);
+    assert!(text(&used.stderr).contains("remove them first: gpuaas token revoke ID\n"), "{}", text(&used.stderr));
+    let unknown = run(&["project", "delete", "nobody", "--yes"], &[]);
+    assert!(text(&unknown.stderr).contains("gpuaas project list\n"), "{}", text(&unknown.stderr));
 
     let empty = ["GPUAAS_PROJECT", "GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_CONTEXT", "GPUAAS_CA_FILE"];
     let ended = run(&role, &empty.map(|name| (name, "")));

@@ -1,6 +1,6 @@
 //! Audit records of refused changes.
 
-use gpuaas_api_types::{AuditEntry, CreateProject};
+use gpuaas_api_types::{AuditEntry, CreateProject, ImportRelease};
 use gpuaas_client::AuditQuery;
 use http::Method;
 
@@ -45,11 +45,28 @@ async fn refusal_names_what_was_attempted_and_a_refused_read_of_a_journal_is_rec
     let headers = [("authorization", bearer.as_str()), JSON];
     let path = "/api/v1/workloads/train/members/server-1/logs";
     assert!(send(&platform, Method::GET, path, &headers[..1], "").await.status >= 400);
+    let import = ImportRelease {
+        app: "rke2".to_owned(),
+        version: Some("v1".to_owned()),
+        source: "/x".to_owned(),
+        sums_sha256: None,
+        signature: None,
+    };
+    platform.client().import_artifacts(&import).await.expect_err("there is no such folder");
+    // Without the permission the body is not read.
+    let forbidden = send(&platform, Method::POST, "/api/v1/projects", &headers, r#"{ "name": "theirs" }"#).await;
+    assert_eq!(forbidden.status, 403);
     let records = platform.client().list_audit(&AuditQuery::default()).await.expect("records").items;
     let refused: Vec<_> = (records.iter().filter(|record| record.result == "refused"))
         .map(|record| (record.action.as_str(), record.target.as_str()))
         .collect();
-    assert_eq!(refused, [("project.create", "project/ours"), ("logs.read", "workload/train")]);
+    let expected = [
+        ("project.create", "project/ours"),
+        ("logs.read", "workload/train"),
+        ("artifact.import", "release/rke2/v1"),
+        ("project.create", "project"),
+    ];
+    assert_eq!(refused, expected);
     assert!(records.iter().any(|record| record.metadata["code"] == "name_taken"), "{records:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Two control planes on one PostgreSQL: each reaches nodes whose channel the other holds, and each goes on when the other dies.
+//! Two control planes on one PostgreSQL: each reaches nodes whose channel the other holds, and each continues when the other dies.
 
 use futures::StreamExt;
 use gpuaas_api_types::RegisterNode;

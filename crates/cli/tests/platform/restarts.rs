@@ -1,4 +1,4 @@
-//! A process dies in the middle of a deployment: after its restart the deployment goes on, and no completed effect is repeated.
+//! A process dies in the middle of a deployment: after its restart the deployment continues, and no completed effect is repeated.
 
 use futures::StreamExt;
 use gpuaas_api_types::{CreateAllocation, CreateProject, Deploy};

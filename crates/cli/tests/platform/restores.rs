@@ -190,7 +190,8 @@ async fn killed_restores_run_again(is_shared: bool) {
         let point = Point::Restore(stage).to_string();
         lost.fleet.kill_server_verb(&["restore", &lost.backup], &point);
         println!("    killed at {point}: {:?}", lost.leftovers().await);
-        for verb in [&SERVE[..], &["recover-admin"], &["backup", "/nowhere/backup.tar"]] {
+        let new = lost.fleet.path("new.tar");
+        for verb in [&SERVE[..], &["recover-admin"], &["backup", &new.to_string_lossy()]] {
             assert_refused(&lost.fleet.server_verb(verb), "restore_unfinished");
         }
         if stage != RestoreStage::InPlace {

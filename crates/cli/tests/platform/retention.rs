@@ -10,7 +10,10 @@ use gpuaas_crash_points::Point;
 use gpuaas_model::Code;
 use serde_json::Value;
 
-use crate::{fleet::Fleet, world::eventually};
+use crate::{
+    fleet::Fleet,
+    world::{Platform, eventually},
+};
 
 /// The shortest retention that can be set.
 const SHORT: [(&str, &str); 3] =
@@ -109,4 +112,20 @@ async fn control_plane_killed_while_archiving_loses_and_repeats_nothing() {
         .await;
         assert_audit_complete(&client).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operation_that_is_not_archived_is_named_with_its_place() {
+    let platform = Platform::with_release(1, &[]).await;
+    let ask = platform.deployment("train", &[]).await;
+    let id = platform.client().deploy_workload(&ask).await.expect("accepted").operation.id;
+    let searched = |id: &str| {
+        let output = platform.gpuaas(&["archive", "get", "--operation", id]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let words = searched(&id);
+    assert!(words.contains("is in the database") && words.contains(&format!("gpuaas operation show {id}")), "{words}");
+    let words = searched("019c0000-0000-7000-8000-000000000000");
+    assert!(words.contains("neither in an archive nor in the database"), "{words}");
 }

@@ -58,7 +58,7 @@ const NOTHING: Found = "nothing";
 /// The states to test for one file.
 type States = &'static [(State, Found, Expected)];
 
-/// A file that a start creates anew or does without, in whatever state it is.
+/// A file that a start creates again, or does without, in whatever state it is.
 const REPLACEABLE: States = &[
     (Missing, NOTHING, Serves),
     (Empty, NOTHING, Serves),

@@ -99,7 +99,7 @@ async fn deployment_is_one_trace_from_its_request_to_its_tasks() {
     .await;
     let trace = collector.trace(CORRELATION);
     let names: BTreeSet<&str> = trace.iter().map(|span| span.name.as_str()).collect();
-    assert_eq!(names, BTreeSet::from(["operation", "request", "step", "task"]));
+    assert_eq!(names, BTreeSet::from(["operation", "request", "step", "task"]), "kinds of spans in the trace");
     let parent =
         |span: &Span| trace.iter().find(|other| other.span_id == span.parent_span_id).map(|of| of.name.as_str());
     for span in &trace {

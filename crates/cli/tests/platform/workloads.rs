@@ -125,6 +125,12 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let access = tenant.get_access(project(), "train").await.expect("an answer");
     let delivered = access.grants.iter().find(|grant| grant.id == granted.grant).expect("the grant is on record");
     assert_eq!(delivered.requested_by, "tenant");
+    let named = |command: &str| {
+        let arguments = ["workload", command, "train", "-o", "name", "--project", PROJECT];
+        String::from_utf8(platform.gpuaas(&arguments).stdout).expect("text")
+    };
+    assert_eq!(named("access").trim(), granted.grant, "what revoke-access takes");
+    assert!(named("kubeconfig").contains("\nclusters:"), "the kubeconfig itself");
     let revoked = tenant.revoke_access(&granted.grant).await.expect("revoked");
     assert!(revoked.revoked_at.is_some());
 
@@ -151,12 +157,12 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     assert_eq!(admin.decommission_workload(project(), "train").await.expect_err("it is gone").exit() as u8, 5);
     let query = AuditQuery { workload: Some("train".into()), project: project(), ..AuditQuery::default() };
     let audit = admin.list_audit(&query).await.expect("records").items;
+    let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();
     let dispatched = audit.iter().filter(|record| record.action == "task.dispatch" && record.target == "node/demo-1");
-    assert!(dispatched.count() > 3, "its tasks are missing in {audit:?}");
+    assert!(dispatched.count() > 3, "the workload's tasks are missing in {actions:?}");
     assert!(audit.iter().any(|record| record.result == "refused"), "{audit:?}");
     let seen = tenant.list_audit(&AuditQuery { project: None, ..query }).await.expect("records").items;
     assert!(seen.iter().any(|record| record.action == "task.complete"), "{seen:?}");
-    let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();
     for action in [
         "workload.deploy",
         "workload.add_member",

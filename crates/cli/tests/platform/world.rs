@@ -18,12 +18,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
 
-/// Returns a command that SIGINT ends. A shell's background job ignores that signal, and so would every process that it starts.
+/// Returns `gpuaas` with the default action for SIGINT. A shell starts background jobs with SIGINT ignored, and their children inherit that.
 pub(crate) fn interruptible_gpuaas() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", GPUAAS]);
     command
 }
+
 /// Timeout of every wait; the awaited event normally takes a fraction of it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(90);
 /// Name of the project that owns the allocations and deploys.
@@ -91,7 +92,7 @@ impl Platform {
         self.await_ready();
     }
 
-    /// Ends the process as Ctrl-C does: it stops the nodes, then the control plane.
+    /// Ends the process with SIGTERM: it stops the nodes, then the control plane.
     pub(crate) fn terminate(&mut self) {
         let status = Command::new("kill").arg(self.child.id().to_string()).status();
         assert!(status.expect("kill runs").success());
@@ -331,10 +332,11 @@ pub(crate) fn components() -> &'static Path {
     })
 }
 
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+/// Waits until `holds` returns true. Panics with the message `failure` after [`WAIT_MAX`].
+pub(crate) fn until(failure: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < WAIT_MAX, "{what}");
+        assert!(began.elapsed() < WAIT_MAX, "{failure}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -84,6 +84,11 @@ const KINDS: [AccessKind; 2] = [
     },
 ];
 
+/// Returns the kind of credential with this name.
+pub fn kind(name: &str) -> Option<&'static AccessKind> {
+    KINDS.iter().find(|kind| kind.name == name)
+}
+
 /// A request for access.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryRequest {
@@ -212,13 +217,12 @@ pub async fn revoke(
 }
 
 fn validate(ask: &DeliveryRequest, most: &str) -> Result<(&'static AccessKind, String, u64), CommandError> {
-    let wanted = ask.kind.as_deref();
-    let kind =
-        KINDS.iter().find(|kind| wanted.map_or(kind.default, |wanted| wanted == kind.name)).ok_or_else(|| {
-            CommandError::new(Code::AccessKindUnknown, "this kind of access does not exist")
-                .about("kind")
-                .then("use direct or break-glass")
-        })?;
+    let named = ask.kind.as_deref().map_or_else(|| KINDS.iter().find(|kind| kind.default), kind);
+    let kind = named.ok_or_else(|| {
+        CommandError::new(Code::AccessKindUnknown, "this kind of access does not exist")
+            .about("kind")
+            .then("use direct or break-glass")
+    })?;
     let role = ask.role.clone().unwrap_or_else(|| most.to_owned());
     if !kind.roles.contains(&role.as_str()) {
         return Err(CommandError::new(

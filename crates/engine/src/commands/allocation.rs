@@ -53,7 +53,7 @@ pub async fn create(
     };
     tx.insert_allocation(&allocation).await?;
     let events = EventScope { project: project.id, correlation: caller.correlation };
-    let data = json!({ "node": node.id, "state": allocation.state });
+    let data = json!({ "node": node.name, "state": allocation.state });
     events.event(&mut tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
     let metadata = json!({ "node": node.name, "project": project.name });
     let target = format!("allocation/{}", allocation.id);

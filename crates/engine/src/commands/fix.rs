@@ -7,7 +7,7 @@ use gpuaas_store::NodeRecord;
 use gpuaas_wire::task::{Fix, Fixed, TaskSpec};
 use serde_json::json;
 
-use super::{audit, node_task};
+use super::{audit, platform_task};
 use crate::{
     caller::Caller,
     dispatch::{Origin, Outgoing, TaskEnd},
@@ -37,7 +37,7 @@ pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &st
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
     let kind = kind_of(&node.name, finding)?;
-    node_task::check_reachable(&node)?;
+    platform_task::check_reachable(&node)?;
     let access = ownership::for_operator(&mut tx, caller, id).await?;
     if !node.support.iter().any(|known| known.task == Fix::TYPE.as_str()) {
         return Err(CommandError::new(Code::AgentTooOld, format!("the agent of {} does not support fixes", node.name))
@@ -52,7 +52,7 @@ pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &st
     tx.commit().await?;
     let (within, correlation) = (engine.clone(), caller.correlation);
     let ending = async move { within.end_fix(node, kind, task, correlation).await };
-    Box::pin(node_task::run_in_background(engine, "fix", ending)).await
+    Box::pin(platform_task::run_in_background(engine, "fix", ending)).await
 }
 
 impl Engine {
@@ -64,7 +64,7 @@ impl Engine {
         correlation: CorrelationId,
     ) -> Result<FixResult, CommandError> {
         let task = sent.task.clone();
-        let end = node_task::end(self, sent).await;
+        let end = platform_task::end(self, sent).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task, &end).await?;
         let fixed = parse_result(&node, end);
@@ -113,7 +113,7 @@ fn kind_of(node: &Name, text: &str) -> Result<FixKind, CommandError> {
 }
 
 fn parse_result(node: &NodeRecord, end: TaskEnd) -> Result<Fixed, CommandError> {
-    let result = node_task::result(node, end)?;
+    let result = platform_task::result(node, end)?;
     serde_json::from_value(result).map_err(|error| CommandError::new(Code::TaskResultInvalid, error.to_string()))
 }
 

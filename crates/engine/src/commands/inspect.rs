@@ -7,7 +7,7 @@ use gpuaas_store::{Found, NodeRecord, Reader, StoreError, TaskRecord, Tx};
 use gpuaas_wire::task::{Inspect, Inspection, Measure, Preflight, TaskSpec};
 use serde_json::json;
 
-use super::{audit, node_task};
+use super::{audit, platform_task};
 use crate::{
     caller::Caller,
     dispatch::{Origin, Outgoing, StepStartError, TaskEnd},
@@ -25,7 +25,7 @@ pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Resul
     caller.require(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
-    node_task::check_reachable(&node)?;
+    platform_task::check_reachable(&node)?;
     let access = ownership::for_operator(&mut tx, caller, id).await?;
     let origin = Origin::standalone(caller.correlation);
     let task = engine.record_inspection(&mut tx, access, origin, Some(Measure::AnyDisk)).await?;
@@ -33,7 +33,8 @@ pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Resul
     audit(&mut tx, caller, AuditAction::NodeInspect, target, None, json!({ "task": task.task.id })).await?;
     tx.commit().await?;
     let within = engine.clone();
-    node_task::run_in_background(engine, "inspection", async move { within.end_inspection(&node, task).await }).await
+    platform_task::run_in_background(engine, "inspection", async move { within.end_inspection(&node, task).await })
+        .await
 }
 
 /// Inspects a node that was never inspected, in the background. A node that does not answer is tried again at its next connection.
@@ -111,12 +112,12 @@ impl Engine {
     /// Follows an inspection and stores its result.
     async fn end_inspection(&self, node: &NodeRecord, sent: Outgoing) -> Result<NodeRecord, CommandError> {
         let task = sent.task.clone();
-        let end = node_task::end(self, sent).await;
+        let end = platform_task::end(self, sent).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task.clone(), &end).await?;
         let inspected = self.store_inspection(&mut tx, &task, &end).await?;
         tx.commit().await?;
-        node_task::result(node, end)?;
+        platform_task::result(node, end)?;
         match inspected {
             Inspected::Stored(node) => Ok(*node),
             Inspected::Unusable(why) => {

@@ -8,7 +8,7 @@ use gpuaas_planner::{
 use gpuaas_store::{AllocationRecord, MemberRecord, NodeRecord, Page, Reader, StoreError};
 use serde_json::Value;
 
-use crate::{caller::Caller, engine::Engine, error::CommandError};
+use crate::{caller::Caller, engine::Engine, error::CommandError, findings};
 
 /// An allocation as a place for an app, with the reasons against it.
 #[derive(Clone, Debug)]
@@ -88,6 +88,7 @@ fn candidate(allocation: &AllocationRecord, node: &NodeRecord, used_by: Option<S
         connectivity_since: node.connectivity_since,
         support: node.support.clone(),
         problem: node.agent_problem.as_ref().map(|problem| (problem.code, problem.detail.clone())),
+        blocking: findings::blocking_checks(node.preflight.as_ref()),
         used_by,
     }
 }

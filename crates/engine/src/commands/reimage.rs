@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{
     audit,
     enrollment::{Forced, issue},
-    node_task::run_in_background,
+    platform_task::run_in_background,
 };
 use crate::{
     caller::Caller,

@@ -70,9 +70,10 @@ pub async fn deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Result<Acc
     for secret in &draft.secrets {
         tx.put_secret(secret).await?;
     }
-    let intent = draft.rows.workload.intent.clone();
-    accept(engine, caller, tx, draft.rows, draft.plan, (AuditAction::WorkloadDeploy, json!({ "intent": intent }), None))
-        .await
+    // Without the settings: those of an app may contain secrets.
+    let WorkloadRecord { app, version, intent, .. } = &draft.rows.workload;
+    let metadata = json!({ "app": app, "version": version, "intent": intent });
+    accept(engine, caller, tx, draft.rows, draft.plan, (AuditAction::WorkloadDeploy, metadata, None)).await
 }
 
 /// Previews [`deploy`]. Changes nothing.
@@ -312,6 +313,7 @@ async fn offered_version(tx: &mut Tx, app: &dyn App, wanted: Option<String>) -> 
     }
     files.retain(|_, names| manifest.release_files.iter().all(|wanted| names.contains(wanted)));
     let offered: Vec<&str> = files.keys().map(String::as_str).collect();
+    let import = format!("gpuaas artifact import {slug} SOURCE", slug = manifest.slug);
     match wanted {
         Some(version) if files.contains_key(&version) => Ok(version),
         Some(version) => Err(CommandError::new(
@@ -319,11 +321,11 @@ async fn offered_version(tx: &mut Tx, app: &dyn App, wanted: Option<String>) -> 
             format!("{} offers no version {version}; it offers {}", manifest.slug, listed(&offered)),
         )
         .about("version")
-        .then("choose an offered version, or ask an operator to import it: gpuaas artifact import APP SOURCE")),
+        .then(format!("choose an offered version, or ask an operator to import it: {import}"))),
         None => files.keys().max_by_key(|version| imported.get(*version)).cloned().ok_or_else(|| {
             CommandError::new(Code::VersionUnknown, format!("no release of {} is imported", manifest.slug))
                 .about("version")
-                .then("ask an operator to import one: gpuaas artifact import APP SOURCE")
+                .then(format!("ask an operator to import one: {import}"))
         }),
     }
 }
@@ -380,7 +382,10 @@ fn make_plan(
         PlanRefusal::Parameters(reasons) => {
             CommandError::because(Code::FieldInvalid, "parameters refused", reasons).about("parameters")
         }
-        PlanRefusal::NotNow(why) => CommandError::new(Code::StateConflict, why),
+        PlanRefusal::NotNow(why) => {
+            let next = format!("see its members: gpuaas workload show {}", rows.workload.name);
+            CommandError::new(Code::StateConflict, why).then(next)
+        }
     })?;
     let findings = check(&plan, &app.manifest().phases, &view.members);
     if findings.is_empty() {
@@ -457,6 +462,8 @@ async fn accept_for(
         started_at: None,
         ended_at: None,
     };
+    metadata["operation"] = json!(operation.id);
+    metadata["members"] = json!(placed_members(&rows, &operation.targets));
     if let Some(superseded) = supersede_newest(&mut tx, &operation).await? {
         metadata["supersedes"] = json!(superseded);
     }
@@ -475,6 +482,13 @@ async fn accept_for(
     let workload = tx.workload(rows.workload.id).await?;
     caller.commit(tx).await?;
     Ok(Accepted { workload, operation, steps })
+}
+
+/// Names the targets of an operation with their machines.
+fn placed_members(rows: &WorkloadRows, targets: &[MemberId]) -> String {
+    let view = rows.view();
+    let placed = targets.iter().filter_map(|target| view.member(*target));
+    placed.map(|member| format!("{} on {}", member.name, member.machine.name)).collect::<Vec<_>>().join(", ")
 }
 
 /// Ends the workload's newest operation as `failed` if it needs attention: it cannot be resumed any more, and `by` shows what still needs

@@ -19,8 +19,8 @@ use crate::{
     rows::OperationRows,
 };
 
-/// Interrupted attempts of a step after which an operator must look into it. They do not count as attempts of the step's own limit, because
-/// its handler checks first and does only what is missing.
+/// Number of interruptions at which a step fails and an operator must look into it. They do not count as attempts of the step's own limit,
+/// because its handler checks first and does only what is missing.
 const INTERRUPTIONS_MAX: u32 = 5;
 
 /// A step of an operation whose rows were loaded in the same transaction.
@@ -151,8 +151,8 @@ impl<'a> StepCursor<'a> {
         Ok(())
     }
 
-    /// Runs an interrupted step again at once, unless only a person may repeat it: its handler is idempotent, checks first, and does only
-    /// what is missing.
+    /// Runs an interrupted step again at once, because its handler is idempotent and does only what is missing. Fails a step that only a
+    /// person may repeat, and one that was interrupted too often.
     async fn retry_now(&mut self) -> Result<(), EngineError> {
         let now = self.now();
         let step = &mut self.rows.steps[self.at];

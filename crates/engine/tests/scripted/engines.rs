@@ -19,8 +19,8 @@ use gpuaas_engine::{
     stored_authority,
 };
 use gpuaas_model::{
-    AuditAction, Clock, CorrelationId, KeyState, NodeId, NodeState, Principal, ReplicaId, Role, Runtime, Timestamp,
-    TokenId,
+    AuditAction, Clock, Connectivity, CorrelationId, KeyState, NodeId, NodeState, Principal, ReplicaId, Role, Runtime,
+    Timestamp, TokenId,
 };
 use gpuaas_store::{AuditFilter, Gate, NodeKeyRecord, SessionRecord, Store, StoreOptions};
 pub(crate) use gpuaas_test_support::eventually;
@@ -186,7 +186,7 @@ impl Engines {
         let mut tx = self.store().begin().await.unwrap();
         tx.put_session(&session).await.unwrap();
         let mut record = tx.node(node).await.unwrap();
-        record.state = NodeState::Active;
+        (record.state, record.connectivity) = (NodeState::Active, Connectivity::Connected);
         tx.update_node(&record).await.unwrap();
         let (sha256, created_at) = (format!("{:064x}", node.as_uuid().as_u128()), self.engine.ports().clock.now());
         tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch: record.epoch, created_at }).await.unwrap();

@@ -19,7 +19,7 @@ use gpuaas_planner::{
     App, ClusterCall, FailureScope, MemberView, OperationRequest, OperationSpec, Plan, PlanRefusal, RecordKind,
     RenderError, Retry, SecretSpec, StepAction, StepKey, StepOutput, StepSpec, WorkloadView,
     manifest::Manifest,
-    placement::{Candidate, Placed},
+    placement::{Candidate, Placed, unusable},
 };
 use gpuaas_wire::task::{TaskDefinition, TaskFailure, UnitReport};
 use serde_json::{Value, json};
@@ -168,7 +168,10 @@ impl App for Kit {
             allocation: candidate.allocation,
             node: candidate.node.id,
         });
-        Ok(placed.collect())
+        let placed = placed.collect();
+        let reasons: Vec<Reason> =
+            candidates.iter().flat_map(|candidate| unusable("intent", candidate, &self.manifest)).collect();
+        if reasons.is_empty() { Ok(placed) } else { Err(reasons) }
     }
 
     fn named_allocations(&self, intent: &Value) -> Vec<AllocationId> {

@@ -15,7 +15,7 @@ use gpuaas_engine::{
     },
     port::{ReimageHook, ReimageOrder},
 };
-use gpuaas_model::{AuditAction, Code, Coded, Timestamp};
+use gpuaas_model::{AuditAction, Code, Coded, NodeId, Timestamp};
 use gpuaas_store::{AuditFilter, MemberRecord, NodeProblem};
 use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
 use gpuaas_wire::session::{EnrollRequest, EnrollResponse, ReimageEvidence};
@@ -125,41 +125,43 @@ async fn machine_that_was_not_reimaged_is_refused_under_another_name() {
     assert_eq!(code(again), None, "the requirement has ended");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn forced_enrollment_under_another_name_frees_no_other_node() {
-    let (site, _, string) = released_node().await;
+/// Enrolls the machine that a tenant left as another node, by force, and returns that node. With `was_left`, a tenant has left that node with
+/// the same machine id, too.
+async fn accepted_by_force(site: &Site, was_left: bool) -> NodeId {
     let engine = &site.engines.engine;
-    let fresh = || NodeKey::generate().unwrap();
     let (other, _) = node::register(engine, &admin(), "gpu-2".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
-    let forced = Forced { reason: "the former tenant may have chosen its id".to_owned() };
-    let (_, second) =
+    if was_left {
+        let mut tx = site.engines.store().begin().await.unwrap();
+        tx.remember_left_machine(MACHINE, other.id, Timestamp::from_millis(2)).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let forced = Forced { reason: "its tenant may have chosen its id".to_owned() };
+    let (_, string) =
         node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, Some(&forced)).await.unwrap();
-    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), None);
-    let (_, third) = node::register(engine, &admin(), "gpu-3".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
+    let accepted = redeem(&site.engines, &string, &NodeKey::generate().unwrap(), MACHINE, None).await;
+    assert_eq!(code(accepted), None);
+    other.id
+}
+
+async fn assert_force_frees_no_other_node(was_left: bool) {
+    let (site, _, string) = released_node().await;
+    accepted_by_force(&site, was_left).await;
+    let named = "gpu-3".parse().unwrap();
+    let (_, third) = node::register(&site.engines.engine, &admin(), named, None, BTreeMap::new()).await.unwrap();
     for unforced in [string, third] {
-        let refused = redeem(&site.engines, &unforced, &fresh(), MACHINE, None).await;
+        let refused = redeem(&site.engines, &unforced, &NodeKey::generate().unwrap(), MACHINE, None).await;
         assert_eq!(code(refused), Some(Code::MachineNotReimaged));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn forced_enrollment_under_another_name_frees_no_other_node() {
+    assert_force_frees_no_other_node(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn node_that_was_left_with_the_id_of_another_frees_no_other_node() {
-    let (site, _, string) = released_node().await;
-    let engine = &site.engines.engine;
-    let fresh = || NodeKey::generate().unwrap();
-    let (other, _) = node::register(engine, &admin(), "gpu-2".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
-    let mut tx = site.engines.store().begin().await.unwrap();
-    tx.remember_left_machine(MACHINE, other.id, Timestamp::from_millis(2)).await.unwrap();
-    tx.commit().await.unwrap();
-    let forced = Forced { reason: "its tenant may have chosen its id".to_owned() };
-    let (_, second) =
-        node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, Some(&forced)).await.unwrap();
-    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), None);
-    let (_, third) = node::register(engine, &admin(), "gpu-3".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
-    for unforced in [string, third] {
-        let refused = redeem(&site.engines, &unforced, &fresh(), MACHINE, None).await;
-        assert_eq!(code(refused), Some(Code::MachineNotReimaged));
-    }
+    assert_force_frees_no_other_node(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,33 +169,29 @@ async fn machine_that_was_accepted_by_force_enrolls_again_in_place() {
     let (site, _, _) = released_node().await;
     let engine = &site.engines.engine;
     let fresh = || NodeKey::generate().unwrap();
-    let (other, _) = node::register(engine, &admin(), "gpu-2".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
-    let forced = Forced { reason: "disks wiped by hand".to_owned() };
-    let (_, second) =
-        node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, Some(&forced)).await.unwrap();
-    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), None);
+    let other = accepted_by_force(&site, false).await;
     // After a restore, a node with an identity is enrolled.
-    let (_, restored) = node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, None).await.unwrap();
+    let (_, restored) = node::issue_enrollment(engine, &admin(), other, &Precondition::Any, None).await.unwrap();
     assert_eq!(code(redeem(&site.engines, &restored, &fresh(), MACHINE, None).await), None);
     let mut tx = site.engines.store().begin().await.unwrap();
-    let mut row = tx.node(other.id).await.unwrap();
+    let mut row = tx.node(other).await.unwrap();
     row.state = gpuaas_model::NodeState::Active;
     let detail = "ledger.jsonl is missing".to_owned();
     let since = Timestamp::from_millis(1);
     row.agent_problem = Some(NodeProblem { code: Code::AgentLedgerDamaged, detail, since });
     tx.update_node(&row).await.unwrap();
     tx.commit().await.unwrap();
-    let (_, again) = node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, None).await.unwrap();
+    let (_, again) = node::issue_enrollment(engine, &admin(), other, &Precondition::Any, None).await.unwrap();
     assert_eq!(code(redeem(&site.engines, &again, &fresh(), MACHINE, None).await), None);
     // A machine that the node itself was when its tenant left was not accepted, although its agent reports its id again.
     let problem = row.agent_problem;
     let mut tx = site.engines.store().begin().await.unwrap();
-    let mut row = tx.node(other.id).await.unwrap();
+    let mut row = tx.node(other).await.unwrap();
     row.agent_problem = problem;
     tx.update_node(&row).await.unwrap();
-    tx.remember_left_machine(MACHINE, other.id, Timestamp::from_millis(2)).await.unwrap();
+    tx.remember_left_machine(MACHINE, other, Timestamp::from_millis(2)).await.unwrap();
     tx.commit().await.unwrap();
-    let (_, left) = node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, None).await.unwrap();
+    let (_, left) = node::issue_enrollment(engine, &admin(), other, &Precondition::Any, None).await.unwrap();
     assert_eq!(code(redeem(&site.engines, &left, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
 }
 

@@ -84,21 +84,25 @@ impl Site {
         }
     }
 
-    /// Deploys a workload onto all allocations, with the steps that `planned` returns.
-    pub(crate) async fn deploy(
-        &self,
-        planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
-    ) -> (WorkloadId, OperationId) {
-        self.engines.kit.set_plan(planned);
-        let ask = workload::Deploy {
+    /// Returns a request to deploy a workload onto all allocations.
+    pub(crate) fn request(&self) -> workload::Deploy {
+        workload::Deploy {
             project: self.project,
             app: KIT.to_owned(),
             version: None,
             name: "train".parse().unwrap(),
             intent: json!(self.allocations),
             config: json!({}),
-        };
-        let accepted = workload::deploy(&self.engines.engine, &admin(), ask).await.unwrap();
+        }
+    }
+
+    /// Deploys a workload onto all allocations, with the steps that `planned` returns.
+    pub(crate) async fn deploy(
+        &self,
+        planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
+    ) -> (WorkloadId, OperationId) {
+        self.engines.kit.set_plan(planned);
+        let accepted = workload::deploy(&self.engines.engine, &admin(), self.request()).await.unwrap();
         (accepted.workload.id, accepted.operation.id)
     }
 

@@ -155,7 +155,7 @@ async fn ensure_signing_key(simulation: &Arc<Simulation>, keys: &Keys) -> Result
     Ok(())
 }
 
-/// How long history is kept with two tenants. With one deployment nothing is deleted, because the oracles read all of its history.
+/// Retention of all history. Only the scenario with two tenants runs it: the oracles of the others read all history.
 const HISTORY: KeepFor = KeepFor::Duration(Duration::from_secs(60));
 
 /// Stores archive files in the simulation, so that they survive control planes.

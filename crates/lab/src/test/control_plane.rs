@@ -174,10 +174,16 @@ impl ControlPlane {
 
     /// Returns a `gpuaas` command as administrator in [`PROJECT`] with JSON output.
     pub(super) fn gpuaas_command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.plain_command(arguments);
+        command.args(["--output", "json"]);
+        command
+    }
+
+    /// Returns the command with the output for people.
+    fn plain_command(&self, arguments: &[&str]) -> Command {
         let mut command = isolated_command(&self.programs.join("gpuaas"), &self.folder);
         command
             .args(arguments)
-            .args(["--output", "json"])
             .env("GPUAAS_READY_FILE", self.ready_file())
             .envs(self.token.as_ref().map(|token| ("GPUAAS_TOKEN", token)))
             .env("GPUAAS_SERVER", self.url())
@@ -187,7 +193,7 @@ impl ControlPlane {
 
     /// Runs a `gpuaas` command, whatever its outcome.
     pub(super) fn run(&self, arguments: &[&str]) -> anyhow::Result<Output> {
-        self.gpuaas_command(arguments).output().with_context(|| format!("running gpuaas {}", arguments.join(" ")))
+        output_of(arguments, &mut self.gpuaas_command(arguments))
     }
 
     /// Runs a `gpuaas` command that must succeed; returns its parsed output.
@@ -197,9 +203,9 @@ impl ControlPlane {
         parse_output(arguments, &output)
     }
 
-    /// Runs a `gpuaas` command that must be refused.
+    /// Runs a `gpuaas` command that must be refused. Returns what a person reads.
     pub(crate) fn refused(&self, arguments: &[&str]) -> anyhow::Result<CommandOutput> {
-        let output = self.run(arguments)?;
+        let output = output_of(arguments, &mut self.plain_command(arguments))?;
         ensure!(!output.status.success(), "gpuaas {} was not refused", arguments.join(" "));
         Ok(output.into())
     }
@@ -211,6 +217,10 @@ impl ControlPlane {
         let words = ["artifact", "import", "rke2", release.as_str(), "--sums-sha256", &sums_sha256];
         self.gpuaas::<Value>(&words).map(drop)
     }
+}
+
+fn output_of(arguments: &[&str], command: &mut Command) -> anyhow::Result<Output> {
+    command.output().with_context(|| format!("running gpuaas {}", arguments.join(" ")))
 }
 
 /// Returns a command without the environment variables that select a control plane, a cluster or a proxy.

@@ -28,6 +28,7 @@ fn usable() -> Candidate {
         connectivity_since: Timestamp::from_millis(0),
         support: support(&[1, 2]),
         problem: None,
+        blocking: BTreeSet::new(),
         used_by: None,
     }
 }
@@ -91,4 +92,18 @@ fn node_whose_agent_takes_no_tasks_is_not_usable() {
     candidate.state = AllocationState::Released;
     let reasons = unusable("server_allocation_id", &candidate, &manifest());
     assert!(reasons.iter().all(|reason| reason.code != Code::AgentLedgerDamaged), "no reason about the agent");
+}
+
+#[test]
+fn node_with_blocking_findings_is_refused_until_it_is_inspected_again() {
+    let blocking = BTreeSet::from(["leftover".to_owned(), "port_taken".to_owned()]);
+    let mut candidate = Candidate { blocking, ..usable() };
+    let reasons = unusable("server_allocation_id", &candidate, &manifest());
+    let [reason] = reasons.as_slice() else { panic!("{reasons:?}") };
+    assert_eq!(reason.code, Code::AllocationBlocked);
+    assert_eq!(reason.detail, "gpu-1 has findings that block a deployment: leftover, port_taken");
+    assert!(reason.next.as_ref().is_some_and(|next| next.ends_with("gpuaas node inspect gpu-1")), "{reason:?}");
+    candidate.state = AllocationState::Released;
+    let reasons = unusable("server_allocation_id", &candidate, &manifest());
+    assert!(reasons.iter().all(|reason| reason.code != Code::AllocationBlocked), "no reason about the node");
 }

@@ -202,7 +202,7 @@ fn fault_of_a_workload_follows_failed_steps_and_the_end_of_the_operation() {
     assert_eq!(after(deploy, &operation_step, failed(FailureScope::Operation)), Some(later.clone()));
     assert_eq!(after(deploy, &operation_step, failed(FailureScope::Member)), Some(earlier.clone()), "only a member");
     let survived = FailureScope::Component { component: "server".to_owned(), may_fail: 1 };
-    assert_eq!(after(deploy, &member_step, failed(survived)), Some(earlier.clone()), "the operation goes on");
+    assert_eq!(after(deploy, &member_step, failed(survived)), Some(earlier.clone()), "the operation continues");
     assert_eq!(after(deploy, &[], FaultChange::Ended(Ending::NeedsAttention)), Some(earlier.clone()));
     assert_eq!(after(deploy, &[], FaultChange::Ended(Ending::Succeeded)), None);
     let cancelled = |kind| after(kind, &[], FaultChange::Ended(Ending::Cancelled)).expect("a fault").summary;
@@ -211,5 +211,25 @@ fn fault_of_a_workload_follows_failed_steps_and_the_end_of_the_operation() {
         "the deployment was cancelled; it may have left files and services of server-1 on gpu-1"
     );
     assert!(cancelled(OperationKind::Decommission).starts_with("the removal was cancelled"));
-    assert_eq!(cancelled(OperationKind::AddMember), earlier.summary, "it leaves the workload as it was");
+    assert_eq!(cancelled(OperationKind::AddMember), earlier.summary, "it keeps the workload's fault");
+}
+
+#[test]
+fn member_that_a_cancelled_operation_left_unfinished_has_a_fault() {
+    let of = |state, kind| {
+        let member = member(state, Health::Progressing);
+        cancelled_member(&member, kind, &workload(vec![member.clone()]))
+    };
+    use {MemberState as S, OperationKind as K};
+    let unfinished = of(S::Preparing { since: SINCE }, K::Deploy).expect("a fault");
+    assert_eq!(
+        Some(unfinished),
+        cancelled(K::Deploy, &workload(vec![member(S::Pending, Health::Progressing)])),
+        "that of the workload"
+    );
+    let added = of(S::Pending, K::AddMember).expect("a fault");
+    assert_eq!(added.summary, "server-1: operation add_member was cancelled");
+    assert_eq!(added.next.command.as_deref(), Some("gpuaas workload resume train"), "no advice to remove the workload");
+    assert_eq!(of(S::Ready { since: SINCE }, K::Deploy), None);
+    assert_eq!(of(S::Removed, K::Decommission), None);
 }

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::{ARTIFACTS, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
 use crate::{
-    data_dir::{create_private, refuse_unfinished_restore},
+    data_dir::{create_draft, refuse_unfinished_restore},
     error::{BackupError, ServerError},
     options::ServerOptions,
     ports, prior_use,
@@ -32,32 +32,22 @@ pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, Serv
     let ports = ports::system();
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let artifacts = options.artifacts()?;
-    let draft = to.with_extension("draft");
-    let written = write(options, &store, &artifacts, &draft, ports.clock.now().to_string()).await;
-    let result = written.and_then(|manifest| {
-        std::fs::rename(&draft, to).map_err(|source| BackupError::File { path: to.to_owned(), source })?;
-        Ok(manifest)
-    });
-    if result.is_err() {
-        // A partial backup is useless. If its removal fails, the `.draft` file stays next to `to`.
-        let _ = std::fs::remove_file(&draft);
-    }
+    let written = write(options, &store, &artifacts, to, ports.clock.now().to_string()).await;
     store.close().await;
-    Ok(result?)
+    Ok(written?)
 }
 
 async fn write(
     options: &ServerOptions,
     store: &Store,
     artifacts: &ArtifactStore,
-    draft: &Path,
+    to: &Path,
     made_at: String,
 ) -> Result<Manifest, BackupError> {
-    let file = |source| BackupError::File { path: draft.to_owned(), source };
+    let file = |source| BackupError::File { path: to.to_owned(), source };
     // Read before the rows and again after them: if a rotation happens meanwhile, the rows may need either set of keys.
     let mut keys = data_dir_keys(options)?;
-    let out = create_private(draft).map_err(file)?;
-    let mut tar = Builder::new(out);
+    let mut tar = Builder::new(create_draft(to).map_err(file)?);
     let mut rows = Sha256Writer::new(tempfile::tempfile().map_err(file)?);
     let count = store.dump(&mut rows).await?;
     let (rows, rows_sha256) = rows.finish();
@@ -88,7 +78,9 @@ async fn write(
     audit(store, AuditAction::ServerBackup, &manifest).await?;
     let manifest_json = serde_json::to_vec_pretty(&manifest).map_err(|error| file(error.into()))?;
     append(&mut tar, MANIFEST, &manifest_json).map_err(file)?;
-    tar.into_inner().and_then(|out| out.sync_all()).map_err(file)?;
+    let draft = tar.into_inner().map_err(file)?;
+    draft.as_file().sync_all().map_err(file)?;
+    draft.persist(to).map_err(|error| file(error.error))?;
     Ok(manifest)
 }
 
@@ -115,13 +107,13 @@ async fn spooled(artifacts: &ArtifactStore, sha256: &str) -> Result<File, Artifa
     Ok(spool)
 }
 
-fn append_file(tar: &mut Builder<File>, name: &str, mut file: File) -> io::Result<()> {
+fn append_file(tar: &mut Builder<impl Write>, name: &str, mut file: File) -> io::Result<()> {
     let length = file.stream_position()?;
     file.rewind()?;
     tar.append_data(&mut header(length), name, file)
 }
 
-fn append(tar: &mut Builder<File>, name: &str, bytes: &[u8]) -> io::Result<()> {
+fn append(tar: &mut Builder<impl Write>, name: &str, bytes: &[u8]) -> io::Result<()> {
     tar.append_data(&mut header(bytes.len() as u64), name, bytes)
 }
 

@@ -4,6 +4,7 @@ use super::cluster::Cluster;
 use super::node::{self, Node};
 use super::{load_balancer, registration, static_pods};
 use crate::agent::{log_kubelet_exits_forever, report_ready};
+use crate::api_client::join_host_port;
 use crate::faults::{Fault, Faults};
 use crate::identity::Identity;
 use crate::identity::LOAD_BALANCER;
@@ -46,7 +47,7 @@ async fn prepare_connections(
     let Joined { identity, proxy, mut apiservers, cluster } = joined;
     let cluster = Cluster::from_config(&cluster)?;
     // Last: the host in the `server` option, in case all listed addresses have changed.
-    let registered = format!("{}:{APISERVER_PORT}", join.host());
+    let registered = join_host_port(join.host(), APISERVER_PORT);
     if !apiservers.contains(&registered) {
         apiservers.push(registered);
     }

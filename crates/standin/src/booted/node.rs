@@ -6,6 +6,7 @@ use super::cluster::Cluster;
 use super::containerd::Containerd;
 use super::machine::Machine;
 use super::{kubelet, runtime_image, system};
+use crate::api_client::join_host_port;
 use crate::identity::Identity;
 use crate::paths::{self, HostPaths};
 use crate::pki::Leaf;
@@ -46,7 +47,7 @@ pub(super) fn write_credentials(host: &HostPaths, identity: &Identity, proxy: &L
     let agent: &Utf8Path = &host.data("agent");
     paths::write(&agent.join("client-kube-proxy.key"), 0o600, &proxy.key)?;
     paths::write(&agent.join("client-kube-proxy.crt"), 0o644, &proxy.certificate)?;
-    let server = format!("https://{}:{APISERVER_PORT}", identity.apiserver);
+    let server = format!("https://{}", join_host_port(&identity.apiserver, APISERVER_PORT));
     let text = kubeconfig(&server, &identity.server_ca, proxy, "user");
     Ok(paths::write(&agent.join("kubeproxy.kubeconfig"), 0o600, text)?)
 }

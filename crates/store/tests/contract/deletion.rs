@@ -19,7 +19,7 @@ pub(crate) async fn deleted_node_gives_back_its_name_and_keeps_its_history(datab
     tx.commit().await.unwrap();
 
     let mut reader = store.read().await.unwrap();
-    assert_eq!(reader.node_by_name("gpu-1").await.unwrap(), None);
+    assert!(reader.node_by_name("gpu-1").await.unwrap().is_none(), "a deleted node is found by its name");
     assert_eq!(reader.nodes(&NodeFilter::default()).await.unwrap(), []);
     assert_eq!(reader.every_node(|_| true).await.unwrap(), []);
     assert_eq!(reader.node_counts().await.unwrap().get(&Connectivity::Connected), None);

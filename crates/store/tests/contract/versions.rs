@@ -268,7 +268,8 @@ pub(crate) async fn audit_records_of_earlier_versions_get_their_workload(databas
     let store = old.open().await;
     let filter = AuditFilter { workload: workload.parse().ok(), ..AuditFilter::default() };
     let found = store.read().await.unwrap().audits(&filter).await.unwrap();
-    assert_eq!(found.iter().map(|record| record.sequence).collect::<Vec<_>>(), [2, 3, 4]);
+    let found: Vec<u64> = found.iter().map(|record| record.sequence).collect();
+    assert_eq!(found, [2, 3, 4], "records of its task, of its operation, and of its name since it exists");
     drop(store);
     assert!(old.sql("update audit set actor = 'eve'").await.is_err(), "the audit is append-only again");
 }

@@ -9,14 +9,14 @@ use serde_json::json;
 use super::test_node::{
     LEDGER, TestNode, begun, cancellable, earlier, end, installing, late_ports, residue, statement, step, task,
 };
-use crate::clock::now;
+use crate::{clock::now, runner::TASKS_MAX};
 
 #[tokio::test]
 async fn valid_task_runs() {
     let test_node = TestNode::new().await;
     test_node.end(&statement(1)).await;
     assert_eq!(test_node.runs().await, 1);
-    assert!(test_node.text(super::test_node::LEDGER).await.contains("succeeded"));
+    assert!(test_node.text(LEDGER).await.contains("succeeded"));
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn refused_task_stays_refused_after_the_obstacle_is_gone() {
     test_node.end(&installing(2, 4)).await;
     // Too many tasks ran.
     let mut running = Vec::new();
-    for number in 100..132 {
+    for number in (100..).take(TASKS_MAX) {
         running.push(begun(test_node.send(&cancellable(number)).await.ok().unwrap()).await);
     }
     assert_eq!(test_node.refusal(&statement(5)).await, Code::NodeBusy);
@@ -165,7 +165,7 @@ async fn refused_task_stays_refused_after_the_obstacle_is_gone() {
     end(running.remove(0)).await;
     assert_eq!(test_node.refusal(&statement(5)).await, Code::NodeBusy);
     test_node.end(&statement(6)).await;
-    assert_eq!(test_node.runs().await, 2 + 32 + 1);
+    assert_eq!(test_node.runs().await, 2 + TASKS_MAX + 1);
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn refusals_are_dropped_when_their_tasks_expire_or_beyond_a_limit() {
     assert_eq!(
         refused(&test_node).await,
         [false, false, true],
-        "one was dropped for the refusal of the unwritable task"
+        "the refusal of task 2000 displaced that of task 1, which expires before the others"
     );
     test_node.restart_with(late_ports()).await.unwrap();
     assert_eq!(refused(&test_node).await, [false; 3]);

@@ -164,5 +164,31 @@ fn newest_operation_is_shown_with_its_parameters() {
     let operation: OperationDetail = serde_json::from_value(operation).expect("an operation");
     let shown = described(&detail, Some(&operation), "");
     let shown = shown.as_str();
-    assert!(shown.contains("\nOPERATION upgrade force=true version=v2 · running"), "{shown}");
+    assert!(shown.contains("\nOPERATION upgrade force=true version=v2 · running\n"), "{shown}");
+}
+
+#[test]
+fn requested_cancellation_is_shown_until_the_operation_ends() {
+    let detail = WorkloadDetail {
+        workload: workload("train", "needs_attention", json!({ "endpoint": null })),
+        members: Vec::new(),
+        operation: None,
+    };
+    let shown = |ended_at: Option<&str>| {
+        let operation = json!({
+            "operation": {
+                "id": "1", "workload": "2", "kind": "deploy", "state": "running", "cancel_requested": true,
+                "requested_by": "ada", "created_at": "2026-01-01T00:00:00.000Z", "ended_at": ended_at,
+            },
+            "steps": [],
+        });
+        let operation: OperationDetail = serde_json::from_value(operation).expect("an operation");
+        let of_operation = crate::commands::operation_shown::described(&operation, "", false);
+        (described(&detail, Some(&operation), "").as_str().to_owned(), of_operation.as_str().to_owned())
+    };
+    let (of_workload, of_operation) = shown(None);
+    assert!(of_workload.contains("\nOPERATION deploy · running (cancellation requested)\n"), "{of_workload}");
+    assert!(of_operation.contains(" · running (cancellation requested) · "), "{of_operation}");
+    let (of_workload, of_operation) = shown(Some("2026-01-01T00:00:01.000Z"));
+    assert!(!of_workload.contains("cancellation") && !of_operation.contains("cancellation"), "{of_operation}");
 }

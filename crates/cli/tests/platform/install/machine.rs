@@ -198,7 +198,7 @@ pub(super) fn assert_refused(machine: &Machine, output: &Output, code: &str, sta
     let holds = output.status.code() == Some(status) && error.contains(&format!("({code})")) && error.contains(&page);
     assert!(
         holds && has_next && error.lines().count() == 3,
-        "wanted {code} and {status}:\n{}",
+        "expected {code}, exit status {status}, and on the second line the next action {next:?}:\n{}",
         describe_output(output)
     );
     assert!(machine.is_tidy(), "temporary files remain");

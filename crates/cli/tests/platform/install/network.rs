@@ -110,7 +110,7 @@ async fn servers_without_tls_or_authority_get_distinct_codes() {
     }
 }
 
-/// Asserts the refusal of a server that the string does pin but that is not a control plane.
+/// Asserts that the script refuses a server whose authority the enrollment string pins, but that is no control plane.
 async fn refused_by_impostor(stranger: Impostor, code: &'static str, status: i32) -> String {
     let of = authority();
     let string = string_of(&format!("https://{}", stranger.listen(&of).await), &of.digest());
@@ -129,7 +129,7 @@ async fn unverified_server_cannot_fill_the_disk_or_print_text() {
 }
 
 /// Adds an authority to the machine's trusted ones, in a separate mount namespace, and runs a shell there.
-/// The curl of some systems uses that folder even if `--cacert` names a file.
+/// Some builds of curl trust `/etc/ssl/certs` even with `--cacert`.
 const WITH_OWN_AUTHORITY: &[&str] = &[
     "unshare",
     "--mount",
@@ -213,7 +213,7 @@ async fn proxy_errors_are_reported_without_the_password() {
     assert!(refused(unresolvable_url(), with(forbids), "install_proxy_refused", 7).await.contains("answers 403"));
     refused(unresolvable_url(), with(closed_port().await), "install_proxy_unreachable", 7).await;
     let leads_there = proxy("200 Connection established", Some(target)).await;
-    // A name that the TLS client accepts, unlike the one of `nowhere()`.
+    // A name that the TLS client accepts, unlike the one of `unresolvable_url()`.
     let not_here = format!("https://{}", closed_port().await);
     refused(not_here, with(leads_there), "install_proxy_only", 7).await;
     // curl's own message about a proxy URL that it cannot parse would contain the password.

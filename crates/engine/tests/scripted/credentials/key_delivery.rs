@@ -1,7 +1,7 @@
 //! Delivery of the key set to nodes.
 
 use gpuaas_engine::commands::{keys, ping};
-use gpuaas_model::{Code, KeyState, TaskState};
+use gpuaas_model::{Code, Coded, KeyState, TaskState};
 
 use crate::{
     engines::{Engines, admin, eventually},
@@ -26,7 +26,7 @@ async fn refusal_by_a_node_with_the_keys_is_final_after_one_retry() {
     eventually("the keys are not sent", async || engines.key_set_version_of(node).await == 1).await;
     engines.nodes.end_tasks(vec![failed(Code::EnvelopeInvalid, "the key is not known"); 9]);
     let refused = ping::ping(&engines.engine, &admin(), node).await.expect_err("the node refuses the task");
-    assert!(refused.to_string().contains("failed"), "{refused}");
+    assert_eq!((refused.code(), refused.to_string().as_str()), (Code::HostFailed, "gpu-1: the key is not known"));
     assert_eq!(engines.nodes.sent(), 2);
 }
 

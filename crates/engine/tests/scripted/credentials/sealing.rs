@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuaas_engine::{SealingState, commands::sealing_key};
 use gpuaas_model::{AuditAction, Code, Coded, EventKind, ReplicaId, SecretId, StreamName};
-use gpuaas_store::{Eviction, ReplicaRecord, SealingRecord, SecretRecord};
+use gpuaas_store::{Eviction, ReplicaRecord, SealingRecord, SecretRecord, StoreError};
 use gpuaas_trust::SealingKey;
 use uuid::Uuid;
 
@@ -142,4 +142,34 @@ async fn interrupted_rotation_continues_where_it_stopped() {
     assert_eq!(token.len(), 1, "its code is under the next key");
     let seeds = engines.engine.keys().ring(&mut engines.store().read().await.unwrap()).await;
     assert!(seeds.is_ok_and(|ring| ring.version() > 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_without_the_previous_sealing_key_reseals_nothing_and_is_not_ready() {
+    let engines = Engines::new().await;
+    engines.engine.join().await.unwrap();
+    let ids = rows(&engines).await;
+    let (old, sealing) = (SealingKey::new(&[7; 32]).unwrap(), engines.engine.keys().sealing());
+    sealing.set_next(next());
+    let rotation = SealingRecord {
+        previous: Some(old.id().to_owned()),
+        ..SealingRecord::new(next().id().to_owned(), engines.engine.ports().clock.now())
+    };
+    let mut tx = engines.store().begin().await.unwrap();
+    tx.put_sealing(&rotation).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(engines.engine.holds_sealing_keys().await.unwrap(), "it holds both keys");
+
+    // As after a rotation that this replica missed: it got the key in use without the one before.
+    assert!(sealing.activate(next().id()));
+    sealing.drop_previous();
+    assert!(!engines.engine.holds_sealing_keys().await.unwrap(), "it counts as ready");
+    let refused = engines.engine.reseal_some_rows().await;
+    assert!(
+        matches!(&refused, Err(StoreError::SealingKeyMissing { id }) if id == old.id()),
+        "it resealed rows: {refused:?}"
+    );
+    let recorded = engines.store().read().await.unwrap().sealing().await.unwrap();
+    assert_eq!(recorded, Some(rotation), "it passed over rows");
+    assert_eq!(opened_by(&engines, &old, &ids).await, ids.len());
 }

@@ -43,7 +43,9 @@ async fn cancellation_ends_running_steps_and_skips_pending_ones() {
     let task = &ended.tasks["install"];
     assert_eq!(task.state, TaskState::Cancelled);
     assert_eq!(site.engines.nodes.cancelled.lock().unwrap()[..], [(task.node, task.id)], "once, for this task only");
-    assert_eq!(ended.members[0].state.name(), MemberStateName::Pending, "nothing failed");
+    let member = &ended.members[0];
+    assert_eq!((member.state.name(), member.health), (MemberStateName::Failed, Health::Failed), "nothing prepares it");
+    assert_eq!(member.state.fault(), ended.workload.fault.as_ref());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,6 +61,24 @@ async fn step_that_fails_during_cancellation_is_not_retried() {
     let ended = site.end_of(operation).await;
     assert_eq!((ended.steps["install"].state, ended.steps["install"].attempts), (StepState::Failed, 1));
     assert_eq!(ended.operation.state, OperationState::NeedsAttention);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancellation_with_a_failed_step_leaves_no_member_unfinished() {
+    let site = Site::of(2).await;
+    let (ends, reactions): (Vec<_>, Vec<_>) = (0..2).map(|_| hold("unpacking")).unzip();
+    site.engines.nodes.react(reactions);
+    let (_, operation) = site.deploy(|of| vec![task("first", of, 0), task("second", of, 1)]).await;
+    eventually("not both are sent", async || site.engines.nodes.sent() == 2).await;
+    site.cancel(operation).await;
+    eventually("not both are cancelled", async || site.engines.nodes.cancelled.lock().unwrap().len() == 2).await;
+    for (end, code) in ends.into_iter().zip([Code::Unavailable, Code::TaskCancelled]) {
+        end.send(failed(code, AGAIN)).unwrap();
+    }
+    let ended = site.end_of(operation).await;
+    assert_eq!(ended.operation.state, OperationState::NeedsAttention);
+    let states: Vec<_> = ended.members.iter().map(|member| member.state.name()).collect();
+    assert_eq!(states, [MemberStateName::Failed; 2], "nothing changes them any more");
 }
 
 #[tokio::test(flavor = "multi_thread")]

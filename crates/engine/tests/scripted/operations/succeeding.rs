@@ -6,10 +6,11 @@ use std::sync::{
 };
 
 use gpuaas_model::{
-    Endpoint, EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState, TaskType,
+    AuditAction, Endpoint, EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState,
+    TaskType,
 };
 use gpuaas_planner::{StepAction, StepOutput, StepSpec, WorkloadView};
-use gpuaas_store::{Gate, StoreError, TaskFilter};
+use gpuaas_store::{AuditFilter, Gate, StoreError, TaskFilter};
 use serde_json::json;
 
 use crate::{
@@ -38,6 +39,21 @@ async fn operation_start_and_end_are_announced_once() {
     assert!(ended.steps["first"].started_at.unwrap() >= began, "it begins with its first step");
     // Accepted, started, first step done, second step done, ended: each changes the visible workload; there are no other events.
     assert_eq!(ended.count_events(EventKind::WorkloadChanged, &ended.workload.id.to_string()), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accepted_operation_is_audited_with_its_id_and_members() {
+    let site = Site::of(2).await;
+    let deployed = site.deploy_and_wait(|_| vec![milestone("ready")]).await;
+    let removed = site.decommission_and_wait(deployed.workload.id, |_| vec![milestone("removed")]).await;
+    let audit = site.engines.store().read().await.unwrap().audits(&AuditFilter::default()).await.unwrap();
+    let of = |action| &audit.iter().find(|record| record.action == action).unwrap().metadata;
+    let metadata = of(AuditAction::WorkloadDeploy);
+    assert_eq!((&metadata["app"], &metadata["version"]), (&json!("kit"), &json!("1")));
+    for (metadata, ended) in [(metadata, &deployed), (of(AuditAction::WorkloadDecommission), &removed)] {
+        assert_eq!(metadata["operation"], json!(ended.operation.id));
+        assert_eq!(metadata["members"], "unit-1 on gpu-1, unit-2 on gpu-2");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

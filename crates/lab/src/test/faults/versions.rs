@@ -66,8 +66,8 @@ fn deployed(
 
 /// Refused before anything changes; after the upgrade, a dry run of the deployment is accepted.
 pub(super) fn too_old(environment: &mut Environment) -> anyhow::Result<CellResult> {
-    let member = environment.allocated("apart")?;
-    let proof = run_as(environment, &member, "apart", "0.0.1")?;
+    let member = environment.allocated("incompatible")?;
+    let proof = run_as(environment, &member, "incompatible", "0.0.1")?;
     let before = tasks_of(environment, &member)?.len();
     let words = ["workload", "deploy", "rke2", "--name", &member.name, "--server", &member.name];
     let output = environment.platform.refused(&words)?;

@@ -1,4 +1,4 @@
-//! Single node tasks within a request: sent in a background task, with their end mapped to the response.
+//! Platform tasks, each within a request: sent in the background, with their end mapped to the response.
 
 use std::sync::Arc;
 
