@@ -23,12 +23,12 @@ mod watched {
     use std::sync::Arc;
 
     use async_trait::async_trait;
-    use camino::Utf8Path;
+    use camino::{Utf8Path, Utf8PathBuf};
     use futures::stream::BoxStream;
     use gpuaas_crash_points::{Point, reach};
     use gpuaas_host::{
         Changed, Command, CommandEnd, ContentId, Durable, FileSpec, Files, Host, HostError, Inventory, JournalFrom,
-        JournalLine, UnitStatus, Units,
+        JournalLine, UnitFileState, UnitStatus, Units,
     };
     use gpuaas_model::TaskType;
     use tokio::io::{AsyncRead, AsyncWrite};
@@ -174,6 +174,15 @@ mod watched {
         }
         async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
             self.0.after_change(self.0.host.units().disable(unit).await)
+        }
+        async fn unmask(&self, unit: &str) -> Result<Changed, HostError> {
+            self.0.after_change(self.0.host.units().unmask(unit).await)
+        }
+        async fn unit_file_state(&self, unit: &str) -> Result<UnitFileState, HostError> {
+            self.0.host.units().unit_file_state(unit).await
+        }
+        fn enablement_paths(&self, unit: &str) -> Vec<Utf8PathBuf> {
+            self.0.host.units().enablement_paths(unit)
         }
         async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
             self.0.after_change(self.0.host.units().reset_failed(unit).await)

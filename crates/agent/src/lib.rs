@@ -12,6 +12,7 @@ mod control_connection;
 mod crash_points;
 mod dialer;
 mod digested;
+mod drift;
 mod endpoints;
 mod enroll;
 mod error;

@@ -138,8 +138,8 @@ impl Service {
     }
 
     async fn observe(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
-        let Observe { units } = read(request).await?;
-        Ok(streamed(observe::reports(&self.host, &units).await))
+        let request: Observe = read(request).await?;
+        Ok(streamed(observe::lines(&self.host, &request).await))
     }
 
     async fn connection(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {

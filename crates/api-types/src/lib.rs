@@ -7,6 +7,7 @@
 
 mod access;
 pub mod coverage;
+mod diff;
 pub mod error_pages;
 mod list;
 mod logs;
@@ -14,12 +15,14 @@ mod node;
 mod plan;
 mod platform;
 mod problem;
+mod report;
 mod schema;
 mod workload;
 
 pub use access::{AccessAnswer, AccessGrant, AccessKind};
+pub use diff::{Difference, NotKnown, WorkloadDiff};
 pub use list::List;
-pub use logs::LogLine;
+pub use logs::{LogLine, WorkloadLogLine};
 pub use node::{
     Allocation, AppliedFix, CreateAllocation, DataDisk, DefaultRoute, EnrollNode, Enrollment, FileSystem, FixNode,
     FixedNode, Gpu, MachineChange, MachineFacts, Node, NodeFacts, NodeProblem, Ping, Preflight, PreflightFinding,
@@ -32,6 +35,7 @@ pub use platform::{
     WhoAmI,
 };
 pub use problem::{Problem, ProblemReason};
+pub use report::{ControllerReport, MemberReport, ReportAccepted, ReportWorkload, ReportedMember, ReportedProgress};
 pub use workload::{
     AccessGranted, AddMembers, App, AppOperation, Artifact, Deploy, Endpoint, Fault, ImportRelease, Member,
     NodeResidue, Operation, OperationDetail, RequestAccess, StartOperation, Started, Step, Workload, WorkloadDetail,

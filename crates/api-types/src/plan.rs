@@ -19,6 +19,12 @@ pub struct Preview {
     pub promises: Vec<String>,
     /// Limits of those guarantees, one sentence each.
     pub not_promised: Vec<String>,
+    /// Digest of the plan. A request with this `plan_digest` is refused if another plan would run.
+    #[serde(default)]
+    pub digest: String,
+    /// What the operation interrupts, one sentence each.
+    #[serde(default)]
+    pub interrupts: Vec<String>,
 }
 
 /// A member that an operation would create.
@@ -50,6 +56,18 @@ pub struct PlannedStep {
     pub after: Vec<String>,
     /// Time limit of one attempt, in milliseconds.
     pub deadline_ms: u64,
+    /// Name of the member that the step is for. Absent for the workload as a whole.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub member: Option<String>,
+    /// Name of the node or external machine of that member.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub node_name: Option<String>,
+    /// What the step does, in words.
+    #[serde(default)]
+    pub does: String,
+    /// What the step interrupts, in words. Absent if it interrupts nothing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub interrupts: Option<String>,
 }
 
 /// An allocation as a placement for an app.

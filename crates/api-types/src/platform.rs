@@ -86,7 +86,7 @@ pub struct Token {
     /// Name of the holder in audit records.
     pub name: String,
     /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `platform-metrics`, `project-admin`,
-    /// `project-member`, `viewer` or `auditor`.
+    /// `project-member`, `viewer`, `auditor` or `app-controller`.
     #[schema(value_type = crate::schema::Role)]
     pub role: String,
     /// Id of the project. Absent for platform roles.
@@ -161,9 +161,15 @@ pub struct ServiceAccount {
     pub name: String,
     /// Id of the project.
     pub project: String,
-    /// Role of its tokens: `project-admin`, `project-member`, `viewer` or `auditor`.
+    /// Role of its tokens: `project-admin`, `project-member`, `viewer`, `auditor` or `app-controller`.
     #[schema(value_type = crate::schema::ProjectRole)]
     pub role: String,
+    /// Id of the workload that it controls, with the role `app-controller`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workload: Option<String>,
+    /// Name of that workload.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workload_name: Option<String>,
     /// Time of creation.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -180,9 +186,13 @@ pub struct CreateServiceAccount {
     /// Name: 1 to 63 of a-z, 0-9 and -. Names that the platform uses in audit records are refused.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
-    /// Role: `project-admin`, `project-member`, `viewer` or `auditor`.
+    /// Role: `project-admin`, `project-member`, `viewer` or `auditor`; `app-controller` with `workload`.
     #[schema(value_type = crate::schema::ProjectRole)]
     pub role: String,
+    /// Name or id of the workload that the account controls. Only the role `app-controller` has one, and needs it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+    pub workload: Option<String>,
     /// Name or id of the project. Defaults to the caller's project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
@@ -291,12 +301,15 @@ pub struct WhoAmI {
     /// Name of the caller in audit records.
     pub name: String,
     /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `platform-metrics`, `project-admin`,
-    /// `project-member`, `viewer` or `auditor`.
+    /// `project-member`, `viewer`, `auditor` or `app-controller`.
     #[schema(value_type = crate::schema::Role)]
     pub role: String,
     /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
+    /// Id of the workload that the caller controls. Absent for roles of the platform or of a project.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workload: Option<String>,
     /// Id of the token.
     #[serde(default)]
     pub token: String,

@@ -61,6 +61,7 @@ enumerations! {
     ClusterRole "Role in a cluster." = ["cluster-admin", "cluster-view"];
     ClockState "Time synchronization of a machine." =
         ["synchronized", "not_yet", "no_time_service", "by_machine", "unknown"];
+    ReportedHealth "Health of a member that a controller can report." = ["progressing", "healthy", "degraded", "failed"];
     ReplicaState "State of a replica." = ["alive", "lost"];
     SealingKeyState "State of the sealing key." = ["settled", "next_taken", "rotating"];
     Section "Section of a list of workloads." = ["needs_attention", "active", "stopped", "history"];

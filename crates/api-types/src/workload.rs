@@ -1,8 +1,12 @@
 //! Apps, releases, workloads and their operations.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+
+use crate::report::{ControllerReport, MemberReport};
 
 /// An app of the catalog.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -157,6 +161,14 @@ pub struct Workload {
     /// Number of members that are not removed.
     #[serde(default)]
     pub members_total: u32,
+    /// Number of those members in each state.
+    #[serde(default)]
+    pub member_states: BTreeMap<String, u32>,
+    /// Kinds of operations that can be requested now; empty while an operation is open. `actions` of each member has those that are about
+    /// one member.
+    #[serde(default)]
+    #[schema(value_type = Vec<crate::schema::OperationKind>)]
+    pub actions: Vec<String>,
     /// True if the workload's release is a stand-in.
     pub stand_in: bool,
     /// Generation of the requested state. Every accepted operation that changes the workload raises it.
@@ -211,6 +223,9 @@ pub struct WorkloadDetail {
     /// Id of the newest operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operation: Option<String>,
+    /// The last report of its controller, if one reports.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub controller: Option<ControllerReport>,
 }
 
 /// The part of a workload on one machine.
@@ -232,6 +247,13 @@ pub struct Member {
     /// Cause of a failure or degradation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
+    /// What the workload's controller reported about it, while that counts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reported: Option<MemberReport>,
+    /// Kinds of operations that can be requested for this member now; empty while an operation is open.
+    #[serde(default)]
+    #[schema(value_type = Vec<crate::schema::OperationKind>)]
+    pub actions: Vec<String>,
 }
 
 /// Deploys an app.

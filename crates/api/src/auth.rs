@@ -35,7 +35,12 @@ impl FromRequestParts<ApiState> for Authenticated {
             Some(known) => known.clone(),
             None => principal(&parts.headers, parts.extensions.get().copied(), state).await?,
         };
-        Ok(Self(Caller { principal, correlation: correlation::current_id(&state.engine), is_dry_run: false }))
+        Ok(Self(Caller {
+            principal,
+            correlation: correlation::current_id(&state.engine),
+            is_dry_run: false,
+            expected_plan: None,
+        }))
     }
 }
 
@@ -53,6 +58,7 @@ pub(crate) async fn principal(
         role: token.role,
         project: token.project,
         service_account: token.service_account,
+        workload: token.workload,
     })
 }
 
@@ -65,7 +71,12 @@ pub(crate) async fn one_time_caller(
     let (token, now) = look_up(headers, from, state).await?;
     let principal = bootstrap::holder(&token, now)?;
     state.limits.count_caller(&principal)?;
-    Ok(Caller { principal, correlation: correlation::current_id(&state.engine), is_dry_run: false })
+    Ok(Caller {
+        principal,
+        correlation: correlation::current_id(&state.engine),
+        is_dry_run: false,
+        expected_plan: None,
+    })
 }
 
 /// Refuses revoked and expired tokens, tokens without an expiry, and one-time tokens, which are only good for their exchange.
@@ -163,7 +174,12 @@ pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut reques
     if let Some(standing) = request.extensions().get::<Activity>() {
         standing.mark_authenticated();
     }
-    let caller = Caller { principal, correlation: correlation::current_id(&state.engine), is_dry_run: false };
+    let caller = Caller {
+        principal,
+        correlation: correlation::current_id(&state.engine),
+        is_dry_run: false,
+        expected_plan: None,
+    };
     if let Err(refused) = caller.require(needed) {
         return ApiProblem::from(refused).into_response();
     }
@@ -196,6 +212,7 @@ mod tests {
                 role: Role::PlatformAdmin,
                 project: None,
                 service_account: None,
+                workload: None,
                 created_at: Timestamp::from_millis(0),
                 expires_at,
                 revoked_at,

@@ -18,6 +18,8 @@ use crate::{peer::PeerAddress, problem::ApiProblem};
 pub(crate) const UNKNOWN_BODY_BYTES_MAX: usize = 16 * 1_024;
 /// Longest body of an authenticated caller, in bytes.
 pub(crate) const KNOWN_BODY_BYTES_MAX: usize = 1_024 * 1_024;
+/// Longest body of a controller, in bytes: a report on 50 members with the longest texts takes about 100 KiB.
+pub(crate) const CONTROLLER_BODY_BYTES_MAX: usize = 256 * 1_024;
 /// Bytes of all bodies of unauthenticated callers, enough for two thousand concurrent enrollments. One address may hold a quarter. Beyond
 /// the limit each address may still hold one body: at most 64 MiB over all possible connections.
 const UNKNOWN_BYTES_MAX: usize = 8 * 1_024 * 1_024;
@@ -73,7 +75,8 @@ impl BodyBudgets {
     pub(crate) fn reserve(&self, of: &Extensions) -> Reservation {
         let known = of.get::<Principal>();
         let holder = known.map(|caller| caller.project.map_or(Holder::Token(caller.token), Holder::Project));
-        let (budget, bytes_max) = match holder {
+        let (budget, bytes_max) = match known {
+            Some(caller) if caller.role.is_of_workload() => (&self.known, CONTROLLER_BODY_BYTES_MAX),
             Some(_) => (&self.known, KNOWN_BODY_BYTES_MAX),
             None => (&self.unknown, UNKNOWN_BODY_BYTES_MAX),
         };
@@ -157,6 +160,7 @@ mod tests {
             role: Role::Viewer,
             project: project.map(|id| ProjectId::from_uuid(Uuid::from_u128(id))),
             service_account: None,
+            workload: None,
         });
         of
     }
@@ -209,5 +213,12 @@ mod tests {
         let mut reservation = BodyBudgets::new().reserve(&unauthenticated(1));
         assert!(reservation.add(UNKNOWN_BODY_BYTES_MAX).is_ok());
         assert_eq!(reservation.add(1).expect_err("one byte too many").cause().code(), Code::BodyTooLarge);
+        let mut controller = authenticated(1, Some(1));
+        if let Some(caller) = controller.get_mut::<Principal>() {
+            caller.role = Role::AppController;
+        }
+        let mut report = BodyBudgets::new().reserve(&controller);
+        assert!(report.add(CONTROLLER_BODY_BYTES_MAX).is_ok());
+        assert_eq!(report.add(1).expect_err("one byte too many").cause().code(), Code::BodyTooLarge);
     }
 }

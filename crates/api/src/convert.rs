@@ -27,12 +27,15 @@ pub(crate) fn token(record: TokenRecord, project_name: Option<&Name>) -> Token {
     }
 }
 
-pub(crate) fn service_account(record: ServiceAccountRecord) -> ServiceAccount {
+/// Converts a service account; `workload` is the name of the workload that it controls.
+pub(crate) fn service_account(record: ServiceAccountRecord, workload: Option<&Name>) -> ServiceAccount {
     ServiceAccount {
         id: record.id.to_string(),
         name: record.name.to_string(),
         project: record.project.to_string(),
         role: record.role.to_string(),
+        workload: record.workload.map(|id| id.to_string()),
+        workload_name: workload.map(ToString::to_string),
         created_at: record.created_at.to_string(),
         deleted_at: record.deleted_at.map(|at| at.to_string()),
     }

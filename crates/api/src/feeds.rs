@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::response::sse::Event as SseEvent;
-use gpuaas_model::StreamName;
+use gpuaas_model::{StreamName, WorkloadId};
 use gpuaas_store::{EventRecord, Store, StoreError};
 use tokio::sync::Mutex;
 
@@ -34,6 +34,8 @@ pub(crate) struct Feed {
 #[derive(Clone)]
 pub(crate) struct SerializedEvent {
     pub(crate) sequence: u64,
+    /// The workload that it is about.
+    pub(crate) workload: Option<WorkloadId>,
     pub(crate) event: SseEvent,
 }
 
@@ -109,10 +111,18 @@ impl Newest {
     }
 }
 
+/// Returns the workload that an event is about; `None` for other events, and for steps and tasks that an earlier version recorded.
+pub(crate) fn workload_of(event: &EventRecord) -> Option<WorkloadId> {
+    match event.subject_kind.as_str() {
+        "workload" => event.subject_id.parse().ok(),
+        _ => event.data["workload"].as_str()?.parse().ok(),
+    }
+}
+
 fn serialize(event: EventRecord) -> SerializedEvent {
-    let sequence = event.sequence;
+    let (sequence, workload) = (event.sequence, workload_of(&event));
     let shown = serde_json::to_string(&convert::event(event)).unwrap_or_default();
-    SerializedEvent { sequence, event: SseEvent::default().id(sequence.to_string()).data(shown) }
+    SerializedEvent { sequence, workload, event: SseEvent::default().id(sequence.to_string()).data(shown) }
 }
 
 #[cfg(test)]

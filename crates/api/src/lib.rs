@@ -45,6 +45,7 @@ mod store_size;
 mod streams;
 mod views;
 mod waiting;
+mod workload_logs;
 
 pub use certificate_expiry::CertificateExpiry;
 pub use document::document;

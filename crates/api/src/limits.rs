@@ -17,7 +17,7 @@ use std::{
 };
 
 use gpuaas_engine::port::Runtime;
-use gpuaas_model::{Code, Principal, ProjectId, RateLimiter, TokenId};
+use gpuaas_model::{Code, Principal, ProjectId, RateLimiter, ServiceAccountId, TokenId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{peer::PeerAddress, problem::ApiProblem};
@@ -27,6 +27,8 @@ use crate::{peer::PeerAddress, problem::ApiProblem};
 const FAILURES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
 /// Enrollments per second and address. With the burst, two hundred machines behind one address can enroll at the same time.
 const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
+/// Requests per second by all tokens of one controller: it reports what changed, and reads what it needs for that.
+const REQUESTS_PER_CONTROLLER: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
 /// Path of the enrollment.
 const ENROLL_PATH: &str = "/api/v1/enroll";
 /// Concurrent look-ups of tokens that are not known to be valid: fewer than the store has readers.
@@ -69,6 +71,7 @@ pub(crate) enum CredentialClass {
 pub(crate) struct Limits {
     tokens: RateLimiter<TokenId>,
     projects: RateLimiter<ProjectId>,
+    controllers: RateLimiter<ServiceAccountId>,
     addresses: RateLimiter<(PeerAddress, CredentialClass)>,
     bad_tokens: Failures,
     bad_enrollments: Failures,
@@ -83,6 +86,7 @@ impl Limits {
         Self {
             tokens: RateLimiter::per_second(rates.per_token),
             projects: RateLimiter::per_second(rates.per_project),
+            controllers: RateLimiter::per_second(REQUESTS_PER_CONTROLLER),
             addresses: RateLimiter::per_second(rates.per_address),
             bad_tokens: Failures::new(),
             bad_enrollments: Failures::new(),
@@ -93,10 +97,15 @@ impl Limits {
         }
     }
 
-    /// Counts a request of an authenticated caller against its token and against its project.
+    /// Counts a request of an authenticated caller against its token and against its project; that of a controller also against its service
+    /// account, because every report that changes something is written.
     pub(crate) fn count_caller(&self, caller: &Principal) -> Result<(), RateExceeded> {
         let now = self.runtime.elapsed();
         self.tokens.take(&caller.token, now).map_err(|wait| RateExceeded { what: "requests with this token", wait })?;
+        if let Some(account) = caller.service_account.filter(|_| caller.role.is_of_workload()) {
+            let taken = self.controllers.take(&account, now);
+            taken.map_err(|wait| RateExceeded { what: "requests of this controller", wait })?;
+        }
         let Some(project) = caller.project else { return Ok(()) };
         self.projects
             .take(&project, now)

@@ -37,6 +37,10 @@ pub(crate) async fn id<T: std::str::FromStr>(
     if let Ok(id) = key.parse() {
         return Ok(id);
     }
+    // The ids that begin with a key would show objects of other workloads.
+    if caller.principal.role.is_of_workload() && kind != IdKind::Project {
+        return Err(CommandError::not_found(kind.noun(), key).then("give the whole id").into());
+    }
     let found = id_beginning(reader, kind, caller.principal.project, key).await?;
     Ok(found.ok_or_else(|| CommandError::not_found(kind.noun(), key))?)
 }
@@ -122,6 +126,9 @@ pub(crate) async fn workload(
     project_key: Option<&str>,
     key: &str,
 ) -> Result<WorkloadRecord, ApiProblem> {
+    if caller.principal.role.is_of_workload() {
+        return only_workload(reader, caller, project_key, key).await;
+    }
     let id = match key.parse() {
         Ok(id) => Some(id),
         Err(_) => {
@@ -143,6 +150,35 @@ pub(crate) async fn workload(
         None => None,
     };
     Ok(found.ok_or_else(|| CommandError::not_found("workload", spelled::<WorkloadId>(key)))?)
+}
+
+/// Returns the only workload that a list may be about; `None` for a caller who is not bound to one.
+pub(crate) fn only_visible(caller: &Caller) -> Result<Option<WorkloadId>, ApiProblem> {
+    let Some(own) = caller.principal.workload else {
+        if caller.principal.role.is_of_workload() {
+            return Err(ApiProblem::new(Code::Forbidden, "this token names no workload"));
+        }
+        return Ok(None);
+    };
+    Ok(Some(own))
+}
+
+/// Returns the only workload that exists for the caller, if `key` is its name, its id or the beginning of its id. No other is looked up, so
+/// that neither names nor ids of others show.
+async fn only_workload(
+    reader: &mut Reader,
+    caller: &Caller,
+    project_key: Option<&str>,
+    key: &str,
+) -> Result<WorkloadRecord, ApiProblem> {
+    listed_project(reader, caller, project_key).await?;
+    let absent = || CommandError::not_found("workload", spelled::<WorkloadId>(key));
+    let own = only_visible(caller)?.ok_or_else(absent)?;
+    let workload = reader.workload(own).await?;
+    let is_begun = || IdPrefix::parse(key).is_some() && own.to_string().starts_with(&key.to_ascii_lowercase());
+    let is_meant = key == workload.name.as_str() || key.parse() == Ok(own) || is_begun();
+    let is_visible = is_meant && caller.principal.sees_workload(workload.project, own);
+    Ok(Some(workload).filter(|_| is_visible).ok_or_else(absent)?)
 }
 
 /// Refuses the name of workloads in projects that the request does not choose from, also if there is only one: which workload a name means
@@ -208,3 +244,6 @@ pub(crate) async fn caller_project(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

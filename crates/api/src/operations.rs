@@ -98,6 +98,28 @@ mod tests {
     }
 
     #[test]
+    fn controller_may_use_only_these_operations() {
+        let mut allowed: Vec<String> = Vec::new();
+        for Described { path, methods, declaration, .. } in routes::described() {
+            let permission = declaration.access.permission();
+            if permission.is_some_and(|permission| gpuaas_model::Role::AppController.allows(permission)) {
+                allowed.extend(methods.iter().map(|method| format!("{} {path}", serde_json::json!(method))));
+            }
+        }
+        allowed.sort();
+        let expected = [
+            "\"get\" /api/v1/events",
+            "\"get\" /api/v1/operations",
+            "\"get\" /api/v1/operations/{id}",
+            "\"get\" /api/v1/whoami",
+            "\"get\" /api/v1/workloads/{workload}",
+            "\"get\" /api/v1/workloads/{workload}/members",
+            "\"put\" /api/v1/workloads/{workload}/report",
+        ];
+        assert_eq!(allowed, expected, "each of these must show a controller its own workload alone");
+    }
+
+    #[test]
     fn declared_properties_match_the_document() {
         let document = crate::document(&[]);
         let mut operations = 0;

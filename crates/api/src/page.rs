@@ -8,6 +8,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use gpuaas_engine::{Caller, commands::workload};
 use gpuaas_model::{Code, Line, Timestamp};
 use gpuaas_store::Page;
 use gpuaas_trust::is_sha256_hex;
@@ -65,6 +66,30 @@ pub(crate) struct ProjectDryRunParams {
     #[serde(default, deserialize_with = "flag")]
     #[param(value_type = Option<bool>)]
     pub(crate) dry_run: bool,
+}
+
+/// Project, dry run, and the plan that the caller has seen.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProjectPlanParams {
+    /// Name or id of the project in which a name is looked up. Defaults to the caller's project.
+    pub(crate) project: Option<String>,
+    /// Change nothing, and return the plan, or every reason against it.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    pub(crate) dry_run: bool,
+    /// `digest` of the plan that a dry run returned. If another plan would run, the request is refused and changes nothing.
+    #[param(pattern = "^plan-[0-9a-f]{32}$", example = "plan-9f86d081884c7d659a2feaa0c55ad015")]
+    plan_digest: Option<String>,
+}
+
+impl ProjectPlanParams {
+    /// Returns the caller with the plan that it has seen. Refuses a digest that no plan has.
+    pub(crate) fn caller(&self, caller: Caller) -> Result<Caller, ApiProblem> {
+        let digest = self.plan_digest.as_deref().map(workload::parse_digest).transpose()?;
+        Ok(caller.expecting(digest))
+    }
 }
 
 /// Selects a page of a list.
@@ -171,6 +196,24 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     }
 }
 
+/// Most values of a parameter that takes a list.
+pub(crate) const LISTED_MAX: usize = 64;
+
+/// Reads values that are separated by commas, at most [`LISTED_MAX`].
+pub(crate) fn listed<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+    D: Deserializer<'de>,
+{
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(Vec::new()) };
+    let values: Result<Vec<T>, T::Err> = text.split(',').take(LISTED_MAX + 1).map(str::parse).collect();
+    match values {
+        Ok(values) if values.len() <= LISTED_MAX => Ok(values),
+        Ok(_) => Err(serde::de::Error::custom(format!("at most {LISTED_MAX} values"))),
+        Err(error) => Err(serde::de::Error::custom(error)),
+    }
+}
+
 /// Reads a flag, which may have no value: `?dry_run`, `?dry_run=true`.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let value = Option::<String>::deserialize(deserializer)?;
@@ -210,6 +253,8 @@ pub(crate) fn parsed<T: std::str::FromStr<Err = String>>(
 
 #[cfg(test)]
 mod tests {
+    use gpuaas_model::{Coded, CorrelationId, Principal, Role, TokenId};
+
     use super::*;
 
     #[test]
@@ -231,5 +276,33 @@ mod tests {
         assert_eq!(seen, items());
         assert_eq!(part(Some("e")).0, ["f", "h"]);
         assert_eq!(part(Some("x")), (Vec::new(), None));
+    }
+
+    #[test]
+    fn digest_of_a_plan_is_read_and_another_text_is_a_field_at_fault() {
+        let caller = || Caller {
+            principal: Principal {
+                token: TokenId::from_uuid(uuid::Uuid::nil()),
+                name: "ada".to_owned(),
+                role: Role::ProjectMember,
+                project: None,
+                service_account: None,
+                workload: None,
+            },
+            correlation: CorrelationId::from_uuid(uuid::Uuid::nil()),
+            is_dry_run: false,
+            expected_plan: None,
+        };
+        let of = |digest: Option<&str>| {
+            let params = ProjectPlanParams { plan_digest: digest.map(str::to_owned), ..ProjectPlanParams::default() };
+            params.caller(caller())
+        };
+        let digest = format!("plan-{}", "0a".repeat(16));
+        let expected = of(Some(&digest)).expect("a digest").expected_plan;
+        assert_eq!(expected.map(|digest| digest.to_string()), Some(digest));
+        assert_eq!(of(None).expect("none").expected_plan, None);
+        let refused = of(Some("plan-1")).map(drop).expect_err("no plan has it");
+        assert_eq!(refused.cause().code(), Code::FieldInvalid);
+        assert_eq!(refused.cause().field().as_deref(), Some("plan_digest"));
     }
 }

@@ -130,7 +130,8 @@ mod tests {
 
     fn principal(number: u128) -> Principal {
         let token = TokenId::from_uuid(Uuid::from_u128(number));
-        Principal { token, name: format!("p{number}"), role: Role::Viewer, project: None, service_account: None }
+        let (project, service_account, workload) = (None, None, None);
+        Principal { token, name: format!("p{number}"), role: Role::Viewer, project, service_account, workload }
     }
 
     #[test]

@@ -85,8 +85,12 @@ async fn record(
 async fn workload_of(state: &ApiState, principal: &Principal, target: &str, query: &str) -> Option<WorkloadId> {
     let key = target.strip_prefix("workload/")?;
     let project = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "project").map(|(_, value)| value);
-    let caller =
-        Caller { principal: principal.clone(), correlation: correlation::current_id(&state.engine), is_dry_run: false };
+    let caller = Caller {
+        principal: principal.clone(),
+        correlation: correlation::current_id(&state.engine),
+        is_dry_run: false,
+        expected_plan: None,
+    };
     let mut reader = state.engine.store().read().await.ok()?;
     lookup::workload(&mut reader, &caller, project.as_deref(), key).await.ok().map(|workload| workload.id)
 }
@@ -158,8 +162,9 @@ mod tests {
         let deploy = action_of(declared(&Method::POST, "/api/v1/workloads").unwrap(), None);
         assert_eq!(deploy.map(|action| action.to_string()).as_deref(), Some("workload.deploy"));
         assert_eq!(action_of(declared(&Method::GET, "/api/v1/workloads").unwrap(), None), None);
-        let logs = declared(&Method::GET, "/api/v1/workloads/{workload}/members/{member}/logs");
-        assert_eq!(action_of(logs.unwrap(), None), Some(AuditAction::LogsRead));
+        for logs in ["/api/v1/workloads/{workload}/members/{member}/logs", "/api/v1/workloads/{workload}/logs"] {
+            assert_eq!(action_of(declared(&Method::GET, logs).unwrap(), None), Some(AuditAction::LogsRead));
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use crate::problem::ApiProblem;
 
-/// Concurrent streams per token: a page that shows a workload uses one, a waiting command another.
+/// Concurrent streams per token: a page that shows a workload uses one, a waiting command another, the logs of a workload one and another
+/// for each journal.
 const PER_TOKEN_MAX: usize = 100;
 /// Interval of looking the token up again without a notification.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
@@ -27,13 +28,14 @@ const CHECK_EVERY: Duration = Duration::from_secs(30);
 pub(crate) struct Streams(Mutex<HashMap<TokenId, usize>>);
 
 /// Counts one stream of a token until dropped.
-struct StreamPermit {
+pub(crate) struct StreamPermit {
     streams: Arc<Streams>,
     token: TokenId,
 }
 
 impl Streams {
-    fn take(self: &Arc<Self>, token: TokenId) -> Result<StreamPermit, ApiProblem> {
+    /// Counts one more stream of a token. Refuses a token that has too many.
+    pub(crate) fn take(self: &Arc<Self>, token: TokenId) -> Result<StreamPermit, ApiProblem> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = held.entry(token).or_default();
         if *count >= PER_TOKEN_MAX {

@@ -1,10 +1,20 @@
 //! Converts workloads, members, operations and access grants to API types.
 
-use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Endpoint, Fault, Member, Operation, Step, Workload};
-use gpuaas_engine::commands::access;
-use gpuaas_model::{Health, Lifecycle, MemberId, MemberState, Name, ProjectId, Recovery, Timestamp};
+use std::collections::BTreeMap;
+
+use gpuaas_api_types::{
+    AccessAnswer, AccessGrant, AccessKind, ControllerReport, Endpoint, Fault, Member, MemberReport, Operation,
+    ReportedProgress, Step, Workload,
+};
+use gpuaas_engine::{
+    Engine,
+    commands::{access, actions},
+};
+use gpuaas_model::{Health, Lifecycle, MemberId, MemberState, Name, OperationKind, ProjectId, Recovery};
+use gpuaas_planner::report::{self, ReportedStatus};
 use gpuaas_store::{
     AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
+    WorkloadReportRecord,
 };
 
 use crate::waiting;
@@ -15,7 +25,9 @@ pub(crate) const SECTIONS: [&str; 4] = ["needs_attention", "active", "stopped", 
 /// Returns the section of a workload with these states.
 pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Recovery>) -> &'static str {
     let needs_operator = match recovery {
-        Some(Recovery::Resumable | Recovery::ManualIntervention | Recovery::Terminal) => true,
+        Some(Recovery::Resumable | Recovery::RepairAvailable | Recovery::ManualIntervention | Recovery::Terminal) => {
+            true
+        }
         Some(Recovery::None | Recovery::Retrying | Recovery::Reconciling) | None => false,
     };
     match (lifecycle, health) {
@@ -40,14 +52,14 @@ pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Rec
 pub(crate) async fn workloads(
     reader: &mut Reader,
     records: Vec<WorkloadRecord>,
-    now: Timestamp,
+    engine: &Engine,
 ) -> Result<Vec<Workload>, StoreError> {
     let mut parts = reader.workload_parts(&records).await?;
     let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
     let with_parts = records.into_iter().map(|record| {
         let parts = parts.remove(&record.id).unwrap_or_default();
         let project_name = projects.get(&record.project).ok_or_else(|| no_project(record.project))?;
-        Ok(workload_with(record, &parts, project_name, now))
+        Ok(workload_with(record, &parts, project_name, engine))
     });
     with_parts.collect()
 }
@@ -60,14 +72,14 @@ fn no_project(id: ProjectId) -> StoreError {
 pub(crate) async fn workload(
     reader: &mut Reader,
     record: WorkloadRecord,
-    now: Timestamp,
+    engine: &Engine,
 ) -> Result<Workload, StoreError> {
     let id = record.id;
     let missing = || StoreError::NotFound { what: "workload", id: id.to_string() };
-    workloads(reader, vec![record], now).await?.pop().ok_or_else(missing)
+    workloads(reader, vec![record], engine).await?.pop().ok_or_else(missing)
 }
 
-fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &Name, now: Timestamp) -> Workload {
+fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &Name, engine: &Engine) -> Workload {
     let ready = parts.members.iter().filter(|member| is_ready(member)).count();
     let is_unwell = matches!(record.health, Health::Degraded | Health::Failed);
     let of_member = parts.members.iter().find_map(member_fault).filter(|_| is_unwell);
@@ -79,11 +91,13 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &N
         project: record.project.to_string(),
         project_name: project_name.to_string(),
         section: section(record.lifecycle, record.health, Some(record.recovery)).to_owned(),
-        waiting_for: waiting::waiting_for(parts, now),
+        waiting_for: waiting::waiting_for(parts, engine.ports().clock.now()),
         usable: record.lifecycle == Lifecycle::Running
             && parts.members.iter().any(|member| is_ready(member) && has_endpoint(&record, member.id)),
         members_ready: u32::try_from(ready).unwrap_or(u32::MAX),
         members_total: u32::try_from(parts.members.len()).unwrap_or(u32::MAX),
+        member_states: member_states(&parts.members),
+        actions: kinds(actions::of_workload(engine, &record, parts.open_operation.is_some())),
         stand_in: parts.stand_in,
         app: record.app,
         version: record.version,
@@ -99,6 +113,18 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &N
         observed_generation: record.observed_generation,
         created_at: record.created_at.to_string(),
     }
+}
+
+fn member_states(members: &[MemberRecord]) -> BTreeMap<String, u32> {
+    let mut states = BTreeMap::new();
+    for member in members {
+        *states.entry(member.state.name().to_string()).or_default() += 1;
+    }
+    states
+}
+
+fn kinds(kinds: Vec<OperationKind>) -> Vec<String> {
+    kinds.into_iter().map(|kind| kind.to_string()).collect()
 }
 
 fn member_fault(member: &MemberRecord) -> Option<&gpuaas_model::Fault> {
@@ -117,7 +143,7 @@ fn endpoint(endpoint: gpuaas_model::Endpoint) -> Endpoint {
     Endpoint { purpose: endpoint.purpose, address: endpoint.address }
 }
 
-pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
+pub(crate) fn member(record: MemberRecord, node_name: &Name, actions: Vec<OperationKind>) -> Member {
     Member {
         name: record.name(),
         node: record.place.node().map(|id| id.to_string()),
@@ -125,6 +151,38 @@ pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
         state: record.state.name().to_string(),
         health: record.health.to_string(),
         fault: member_fault(&record).cloned().map(fault),
+        reported: record.reported.map(|counted| member_report(counted.report)),
+        actions: kinds(actions),
+    }
+}
+
+fn member_report(report: report::MemberReport) -> MemberReport {
+    MemberReport {
+        by: report.by,
+        health: report.health.to_string(),
+        code: report.code,
+        message: report.message,
+        evidence: report.evidence,
+        since: report.since.to_string(),
+    }
+}
+
+/// Converts the last report of a workload's controller. `status` is what counts of it, and `generation` the workload's present one.
+pub(crate) fn controller_report(
+    record: WorkloadReportRecord,
+    status: Option<&ReportedStatus>,
+    generation: u64,
+) -> ControllerReport {
+    let progress = status.and_then(|status| status.progress);
+    ControllerReport {
+        by: record.by,
+        generation: record.generation,
+        current: record.generation == generation,
+        sequence: record.sequence,
+        phase: status.and_then(|status| status.phase.clone()),
+        progress: progress.map(|of| ReportedProgress { completed: of.completed, total: of.total }),
+        since: record.since.to_string(),
+        reported_at: record.reported_at.to_string(),
     }
 }
 
@@ -240,6 +298,7 @@ mod tests {
         assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::None), "active");
         assert_eq!(of(Lifecycle::Running, Health::Degraded, Recovery::Resumable), "needs_attention");
         assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::ManualIntervention), "needs_attention");
+        assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::RepairAvailable), "needs_attention");
         assert_eq!(of(Lifecycle::Deploying, Health::Progressing, Recovery::None), "needs_attention");
         assert_eq!(of(Lifecycle::Cancelled, Health::None, Recovery::Resumable), "needs_attention");
         assert_eq!(of(Lifecycle::Decommissioned, Health::None, Recovery::None), "history");

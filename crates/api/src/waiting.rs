@@ -49,7 +49,7 @@ const fn purpose(task: TaskType) -> &'static str {
         TaskType::Rke2Stop => "stop",
         TaskType::Rke2Uninstall => "uninstall the release",
         TaskType::Residue => "confirm that nothing is left on its node",
-        TaskType::Noop | TaskType::Inspect | TaskType::Fix | TaskType::Rke2Observe => "respond",
+        TaskType::Noop | TaskType::Inspect | TaskType::Fix | TaskType::Rke2Enable | TaskType::Rke2Observe => "respond",
     }
 }
 
@@ -82,6 +82,7 @@ mod tests {
             after: Vec::new(),
             on_first_start: None,
             on_success: None,
+            spares_member: false,
             deadline_ms: 1,
             retry: Retry::QUICK,
             scope: FailureScope::Member,

@@ -147,7 +147,7 @@ impl PeerService {
         match (request.method(), rest) {
             (&Method::POST, "observe") => {
                 let body = with_timeout(collect(request.into_body())).await?;
-                let Observe { units } =
+                let Observe { units, .. } =
                     serde_json::from_slice(&body).map_err(|error| ChannelError::Protocol(error.to_string()))?;
                 self.channel.observe_here(node, units).await?;
                 Ok(Response::new(full(Bytes::new())))

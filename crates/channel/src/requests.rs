@@ -64,7 +64,7 @@ impl Channel {
             None => self.observe_here(node, units).await,
             Some((peers, holder)) => {
                 let link = peers.holder(&holder, node).await?;
-                with_timeout(async { link.post("/observe", &Observe { units }).await.map(|_| ()) }).await
+                with_timeout(async { link.post("/observe", &Observe { units, drift: true }).await.map(|_| ()) }).await
             }
         }
     }

@@ -16,7 +16,7 @@ const VALUES: [&str; 5] = ["rke2", "authority", "sealing", "task-signing", "trai
 const NO_COMMANDS: [&str; 4] =
     ["gpuaas authentication of records", "gpuaas documented`", "gpuaas id of sealing key", "gpuaas {version}"];
 /// Verbs of kubectl that error pages use.
-const KUBECTL_VERBS: [&str; 2] = ["delete", "get"];
+const KUBECTL_VERBS: [&str; 4] = ["delete", "edit", "get", "scale"];
 /// Flags of install.sh.
 const INSTALL_FLAGS: [&str; 2] = ["--uninstall", "--force"];
 
@@ -106,6 +106,16 @@ fn refusal(words: &[String]) -> Option<String> {
         .then(|| format!("gpuaas {}: {}", words.join(" "), error.to_string().lines().next().unwrap_or_default()))
 }
 
+/// Returns whether the arguments of kubectl begin with a verb, after the namespace if there is one.
+fn is_kubectl_verb(arguments: &[String]) -> bool {
+    let verb = match arguments {
+        [flag, _namespace, verb, ..] if flag == "-n" => Some(verb),
+        [verb, ..] => Some(verb),
+        [] => None,
+    };
+    verb.is_some_and(|verb| KUBECTL_VERBS.contains(&verb.as_str()))
+}
+
 /// Returns the refusals of all commands in a text of the source.
 fn refusals(text: &str) -> Vec<String> {
     let starts = text.match_indices("gpuaas ").filter(|(at, _)| {
@@ -152,7 +162,7 @@ fn every_command_in_an_error_page_is_accepted() {
             let (program, arguments) = words.split_first().expect("the pattern has a program");
             let refused = match program.as_str() {
                 "gpuaas" => refusal(arguments),
-                "kubectl" => (!KUBECTL_VERBS.contains(&arguments[0].as_str())).then(|| span[1].to_owned()),
+                "kubectl" => (!is_kubectl_verb(arguments)).then(|| span[1].to_owned()),
                 _ => (!arguments.iter().all(|flag| INSTALL_FLAGS.contains(&flag.as_str()))).then(|| span[1].to_owned()),
             };
             wrong.extend(refused.map(|refused| format!("{name}: {refused}")));

@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context;
 use clap::{ArgMatches, FromArgMatches};
 use clap_complete::{CompletionCandidate, Shell, env::Shells};
-use gpuaas_api_types::{AccessKind, Operation, error_pages};
+use gpuaas_api_types::{AccessKind, Member, Operation, error_pages};
 use gpuaas_client::Client;
 use gpuaas_model::Role;
 
@@ -143,12 +143,21 @@ fn of_access(values: fn(Vec<AccessKind>) -> BTreeSet<String>) -> Vec<CompletionC
     })
 }
 
-/// The members of the workload that the command line names.
+/// The members of the workload that the command line names, with removed ones.
 pub(crate) fn members() -> Vec<CompletionCandidate> {
+    members_if(|_| true)
+}
+
+/// The members of the workload that the command line names.
+pub(crate) fn present_members() -> Vec<CompletionCandidate> {
+    members_if(|member| member.state != "removed")
+}
+
+fn members_if(is_offered: fn(&Member) -> bool) -> Vec<CompletionCandidate> {
     candidates(async |client, target| {
         let Some(workload) = argument("workload") else { return Ok(Vec::new()) };
-        let members = client.list_members(target.project, &workload).await?.items;
-        Ok(members.into_iter().map(|of| described(of.name, format!("{} {}", of.node_name, of.state))).collect())
+        let members = client.list_members(target.project, &workload).await?.items.into_iter().filter(is_offered);
+        Ok(members.map(|of| described(of.name, format!("{} {}", of.node_name, of.state))).collect())
     })
 }
 

@@ -1,16 +1,17 @@
 //! Examples at the end of every command's help.
 
 mod platform;
+mod workload;
 
 /// A command without `gpuaas`, and its examples: what each does, and the command line.
 pub(crate) type CommandExamples = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Returns the examples of every command, in the order of the help.
 pub(crate) fn examples() -> impl Iterator<Item = &'static CommandExamples> {
-    EXAMPLES.iter().chain(platform::EXAMPLES)
+    EXAMPLES.iter().chain(workload::EXAMPLES).chain(platform::EXAMPLES)
 }
 
-/// Examples of the commands about nodes, workloads and their operations.
+/// Examples of the commands about nodes, projects, credentials and releases.
 const EXAMPLES: &[CommandExamples] = &[
     (
         "",
@@ -242,6 +243,10 @@ const EXAMPLES: &[CommandExamples] = &[
                 "Create an account that may only read",
                 "gpuaas service-account create dashboard --role viewer --project ml",
             ),
+            (
+                "Create an account for the controller of one workload",
+                "gpuaas service-account create watcher --role app-controller --workload train --project ml",
+            ),
         ],
     ),
     ("service-account list", &[("List the service accounts of a project", "gpuaas service-account list --project ml")]),
@@ -346,173 +351,4 @@ const EXAMPLES: &[CommandExamples] = &[
             ("Print complete digests as JSON", "gpuaas artifact list -o json"),
         ],
     ),
-    (
-        "workload",
-        &[
-            ("Deploy a Kubernetes cluster", "gpuaas workload deploy rke2 --name train --server gpu-1 --agent gpu-2"),
-            ("Show the state and the next action", "gpuaas workload show train"),
-        ],
-    ),
-    (
-        "workload deploy",
-        &[
-            (
-                "Deploy a cluster on two nodes and wait for it",
-                "gpuaas workload deploy rke2 --name train --server gpu-1 --agent gpu-2 --wait",
-            ),
-            (
-                "Print the plan without carrying it out",
-                "gpuaas workload deploy rke2 --name train --server gpu-1 --version v1.36.3+rke2r1 --dry-run",
-            ),
-            (
-                "Deploy with settings",
-                r#"gpuaas workload deploy rke2 --name train --server gpu-1 --config '{"tls_san":["train.example"]}'"#,
-            ),
-        ],
-    ),
-    (
-        "workload list",
-        &[
-            ("List the workloads of a project", "gpuaas workload list --project ml"),
-            ("List workloads that need attention", "gpuaas workload list --section needs_attention"),
-            ("Print a JSON object per change", "gpuaas workload list --project ml --watch -o json"),
-        ],
-    ),
-    (
-        "workload show",
-        &[
-            ("Show the state, the reasons and the next action", "gpuaas workload show train"),
-            ("Print all fields as YAML", "gpuaas workload show train -o yaml"),
-            ("Print the ETag for a conditional change", "gpuaas workload show train --etag"),
-        ],
-    ),
-    ("workload members", &[("List the nodes of a cluster", "gpuaas workload members train")]),
-    (
-        "workload add-member",
-        &[
-            ("Add an agent and wait until it is ready", "gpuaas workload add-member train --agent gpu-2 --wait"),
-            ("Print the plan without carrying it out", "gpuaas workload add-member train --agent gpu-2 --dry-run"),
-        ],
-    ),
-    (
-        "workload decommission",
-        &[
-            ("Remove a workload from its nodes", "gpuaas workload decommission train"),
-            ("Wait at most 30 minutes for the end", "gpuaas workload decommission train --wait --timeout 30m"),
-            ("Print the plan without carrying it out", "gpuaas workload decommission train --dry-run"),
-            ("Remove it without a question", "gpuaas workload decommission train --yes"),
-        ],
-    ),
-    ("workload resume", &[("Retry the failed operation and wait for its end", "gpuaas workload resume train --wait")]),
-    (
-        "workload kubeconfig",
-        &[
-            ("Print a kubeconfig that is valid for 8 hours", "gpuaas workload kubeconfig train --ttl 8h"),
-            ("Merge it into ~/.kube/config and select it", "gpuaas workload kubeconfig train --merge"),
-            ("Print a kubeconfig that can only read", "gpuaas workload kubeconfig train --role cluster-view"),
-            (
-                "Take a break-glass kubeconfig and record why",
-                "gpuaas workload kubeconfig train --kind break-glass --ttl 30m --reason INC-4711",
-            ),
-        ],
-    ),
-    ("workload access", &[("List the delivered kubeconfigs", "gpuaas workload access train")]),
-    (
-        "workload revoke-access",
-        &[
-            ("Revoke a kubeconfig", "gpuaas workload revoke-access 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
-            (
-                "Revoke it without a question",
-                "gpuaas workload revoke-access 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --yes",
-            ),
-        ],
-    ),
-    (
-        "workload logs",
-        &[
-            ("Follow the journal of an agent", "gpuaas workload logs train --member agent-1 --follow"),
-            ("Print the lines of the last ten minutes", "gpuaas workload logs train --member agent-1 --since 10m"),
-            (
-                "Print the last 500 lines of a unit",
-                "gpuaas workload logs train --member agent-1 --unit rke2-agent.service --tail 500",
-            ),
-        ],
-    ),
-    (
-        "operation",
-        &[
-            ("List the operations of a workload", "gpuaas operation list --workload train"),
-            ("Follow an operation until it ends", "gpuaas operation watch 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
-        ],
-    ),
-    (
-        "operation list",
-        &[
-            ("List the operations of a workload", "gpuaas operation list --workload train"),
-            ("List operations that need attention", "gpuaas operation list --state needs_attention"),
-            ("Show all columns", "gpuaas operation list --project ml -o wide"),
-        ],
-    ),
-    (
-        "operation start",
-        &[
-            (
-                "Start an operation with a parameter, once `gpuaas app show` lists it as available",
-                "gpuaas operation start train upgrade --parameter version=v1.37.1+rke2r1",
-            ),
-            (
-                "Print the plan without carrying it out",
-                "gpuaas operation start train upgrade --parameter version=v1.37.1+rke2r1 --dry-run",
-            ),
-            (
-                "Read the parameters from a file",
-                "gpuaas operation start train replace_member --parameters replacement.json",
-            ),
-        ],
-    ),
-    (
-        "operation show",
-        &[
-            ("Show an operation with its steps", "gpuaas operation show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
-            ("Print the steps as JSON", "gpuaas operation show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 -o json"),
-        ],
-    ),
-    (
-        "operation watch",
-        &[
-            ("Follow an operation until it ends", "gpuaas operation watch 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
-            (
-                "Stop following after ten minutes",
-                "gpuaas operation watch 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --timeout 10m",
-            ),
-        ],
-    ),
-    (
-        "operation cancel",
-        &[
-            (
-                "Request the cancellation of an operation",
-                "gpuaas operation cancel 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10",
-            ),
-            (
-                "Wait until the operation has ended",
-                "gpuaas operation cancel 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --wait",
-            ),
-        ],
-    ),
-    (
-        "task",
-        &[
-            ("List the tasks of a node", "gpuaas task list --node gpu-1"),
-            ("Show a task", "gpuaas task show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
-        ],
-    ),
-    (
-        "task list",
-        &[
-            ("List the tasks of a node", "gpuaas task list --node gpu-1"),
-            ("List the tasks of an operation", "gpuaas task list --operation 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
-        ],
-    ),
-    ("task show", &[("Show a task with its key and outcome", "gpuaas task show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")]),
 ];

@@ -298,12 +298,22 @@ impl<'a> Report<'a> {
 
 /// Returns what a person typed for a field of a request, if that has another name.
 fn typed(field: &str) -> Option<&'static str> {
+    match field {
+        "parameters.by" => return Some("--by"),
+        "parameters.delete_empty_dir_data" => return Some("--delete-emptydir-data"),
+        "parameters.force" => return Some("--force"),
+        "parameters.member" => return Some("MEMBER"),
+        "parameters.scope" => return Some("--scope"),
+        "parameters.timeout_seconds" => return Some("--drain-timeout"),
+        _ => {}
+    }
     Some(match field.split(['[', '.']).next().unwrap_or_default() {
         "Idempotency-Key" => "--idempotency-key",
         "If-Match" => "--if-match",
         "agent_allocation_ids" => "--agent",
         "finding" => "FIX",
         "labels" => "--label",
+        "plan_digest" => "--plan-digest",
         "project" => "--project",
         "region" => "--region",
         "role" => "--role",

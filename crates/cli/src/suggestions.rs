@@ -6,7 +6,7 @@ use clap::{
 };
 
 /// Verbs of kubectl, docker and Nomad, each with the verbs of this command line that do the same; a noun has some of them.
-const OTHER_VERBS: [(&str, &[&str]); 13] = [
+const OTHER_VERBS: [(&str, &[&str]); 22] = [
     ("get", &["show", "list"]),
     ("describe", &["show"]),
     ("status", &["show"]),
@@ -18,8 +18,17 @@ const OTHER_VERBS: [(&str, &[&str]); 13] = [
     ("apply", &["deploy"]),
     ("run", &["deploy"]),
     ("delete", &["delete", "decommission", "release", "revoke", "reset", "cancel"]),
-    ("rm", &["delete", "decommission", "release", "revoke", "reset", "cancel"]),
-    ("remove", &["delete", "decommission", "release", "revoke", "reset", "cancel"]),
+    ("rm", &["delete", "decommission", "remove-member", "release", "revoke", "reset", "cancel"]),
+    ("remove", &["delete", "decommission", "remove-member", "release", "revoke", "reset", "cancel"]),
+    ("drain", &["drain-member"]),
+    ("cordon", &["drain-member"]),
+    ("uncordon", &["uncordon-member"]),
+    ("rm-member", &["remove-member"]),
+    ("delete-member", &["remove-member"]),
+    ("replace", &["replace-member"]),
+    ("restart", &["repair", "reconcile"]),
+    ("scale", &["add-member", "remove-member"]),
+    ("fix", &["fix", "repair", "reconcile"]),
 ];
 
 /// Replaces the suggestions of an unknown verb by the verbs that do the same here; leaves every other error as it is.
@@ -87,6 +96,12 @@ mod tests {
         assert_eq!(suggestions("gpuaas workload ls"), "list");
         assert_eq!(suggestions("gpuaas workload delete train"), "decommission");
         assert_eq!(suggestions("gpuaas -o json token rm 1"), "revoke");
+        assert_eq!(suggestions("gpuaas workload drain train agent-1"), "drain-member");
+        assert_eq!(suggestions("gpuaas workload cordon train agent-1"), "drain-member");
+        assert_eq!(suggestions("gpuaas workload rm-member train agent-1"), "remove-member");
+        assert_eq!(suggestions("gpuaas workload delete-member train agent-1"), "remove-member");
+        assert_eq!(suggestions("gpuaas workload remove train agent-1"), "decommission, remove-member");
+        assert_eq!(suggestions("gpuaas restart workload train"), "workload repair, workload reconcile");
         assert_eq!(suggestions("gpuaas get nodes"), "node show, node list");
         assert_eq!(suggestions("gpuaas get gpu-1"), "");
         assert_eq!(suggestions("gpuaas node shwo"), "show", "a typing mistake keeps clap's own suggestion");

@@ -7,6 +7,7 @@
 
 mod audit;
 mod error;
+mod escape;
 mod events;
 mod lines;
 mod logs;
@@ -15,5 +16,5 @@ mod transport;
 
 pub use audit::AuditQuery;
 pub use error::ClientError;
-pub use logs::LogOptions;
+pub use logs::{LogOptions, WorkloadLogOptions};
 pub use transport::Client;

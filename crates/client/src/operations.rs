@@ -4,13 +4,14 @@ use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Archive, Artifact, Authority, Bootstrap,
     CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
     Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node, Operation,
-    OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, RequestAccess,
-    SealingKey, ServiceAccount, SigningKey, StartOperation, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
+    OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, ReportAccepted,
+    ReportWorkload, RequestAccess, SealingKey, ServiceAccount, SigningKey, StartOperation, Started, Task, Token,
+    WhoAmI, Workload, WorkloadDetail, WorkloadDiff,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::{error::ClientError, transport::Client};
+use crate::{error::ClientError, escape::escaped, transport::Client};
 
 type ApiResult<T> = Result<T, ClientError>;
 
@@ -19,12 +20,6 @@ pub(crate) fn query(parameters: &[(&str, Option<String>)]) -> String {
     let set = parameters.iter().filter_map(|(name, value)| value.as_ref().map(|value| (name, value)));
     let pairs: Vec<String> = set.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
-}
-
-/// Percent-encodes a text for a path segment or query.
-pub(crate) fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 fn service_account_path(project: Option<String>, name: &str, verb: &str) -> String {
@@ -327,12 +322,17 @@ impl Client {
 
     /// Returns the plan of a deployment, or every reason against it. Changes nothing.
     pub async fn preview_workload(&self, request: &Deploy) -> ApiResult<Preview> {
-        self.post("/api/v1/workloads?dry_run=true", request).await
+        self.clone().with_dry_run().post("/api/v1/workloads", request).await
     }
 
     /// Returns a workload with its members, by name in a project or by id.
     pub async fn get_workload(&self, project: Option<String>, workload: &str) -> ApiResult<WorkloadDetail> {
         self.get(&workload_path(project, workload, "")).await
+    }
+
+    /// Compares a workload's desired state with what is observed. Changes nothing.
+    pub async fn diff_workload(&self, project: Option<String>, workload: &str) -> ApiResult<WorkloadDiff> {
+        self.get(&workload_path(project, workload, "/diff")).await
     }
 
     /// Returns the present ETag of a workload, for [`Client::with_if_match`].
@@ -352,8 +352,7 @@ impl Client {
         workload: &str,
         request: &AddMembers,
     ) -> ApiResult<Preview> {
-        let query = query(&[("project", project), ("dry_run", Some("true".to_owned()))]);
-        self.post(&format!("/api/v1/workloads/{}/members{query}", escaped(workload)), request).await
+        self.clone().with_dry_run().post(&workload_path(project, workload, "/members"), request).await
     }
 
     /// Adds members.
@@ -366,14 +365,16 @@ impl Client {
         self.post(&workload_path(project, workload, "/members"), request).await
     }
 
-    /// Starts an operation with parameters on a workload.
+    /// Starts an operation with parameters on a workload. With a digest, only the plan with this digest.
     pub async fn start_operation(
         &self,
         project: Option<String>,
         workload: &str,
         request: &StartOperation,
+        plan_digest: Option<String>,
     ) -> ApiResult<Started> {
-        self.post(&workload_path(project, workload, "/operations"), request).await
+        let client = self.clone().with_plan_digest(plan_digest);
+        client.post(&workload_path(project, workload, "/operations"), request).await
     }
 
     /// Returns the plan of an operation with parameters. Changes nothing.
@@ -383,8 +384,17 @@ impl Client {
         workload: &str,
         request: &StartOperation,
     ) -> ApiResult<Preview> {
-        let query = query(&[("project", project), ("dry_run", Some("true".to_owned()))]);
-        self.post(&format!("/api/v1/workloads/{}/operations{query}", escaped(workload)), request).await
+        self.clone().with_dry_run().post(&workload_path(project, workload, "/operations"), request).await
+    }
+
+    /// Reports phase, progress and health of members, as the workload's controller.
+    pub async fn report_workload(
+        &self,
+        project: Option<String>,
+        workload: &str,
+        report: &ReportWorkload,
+    ) -> ApiResult<ReportAccepted> {
+        self.put(&workload_path(project, workload, "/report"), report).await
     }
 
     /// Removes a workload from all its nodes.
@@ -395,6 +405,11 @@ impl Client {
     /// Returns the plan of removing a workload from all its nodes. Changes nothing.
     pub async fn preview_decommission(&self, project: Option<String>, workload: &str) -> ApiResult<Preview> {
         self.clone().with_dry_run().delete(&workload_path(project, workload, "")).await
+    }
+
+    /// Returns the plan of repeating the latest operation of a workload. Changes nothing.
+    pub async fn preview_resume(&self, project: Option<String>, workload: &str) -> ApiResult<Preview> {
+        self.clone().with_dry_run().post(&workload_path(project, workload, "/resume"), &json!({})).await
     }
 
     /// Repeats the latest operation of a workload if it did not succeed.

@@ -22,7 +22,7 @@ use tower::{
     util::BoxCloneSyncService,
 };
 
-use crate::error::ClientError;
+use crate::{error::ClientError, escape::escaped};
 
 /// Longest response, in bytes.
 const RESPONSE_BYTES_MAX: usize = 64 * 1_024 * 1_024;
@@ -45,6 +45,7 @@ pub struct Client {
     idempotency_key: Option<String>,
     if_match: Option<String>,
     is_dry_run: bool,
+    plan_digest: Option<String>,
     correlation_id: Option<String>,
     http: Http,
 }
@@ -84,6 +85,7 @@ impl Client {
             idempotency_key: None,
             if_match: None,
             is_dry_run: false,
+            plan_digest: None,
             correlation_id: None,
             http,
         })
@@ -107,6 +109,12 @@ impl Client {
     #[must_use]
     pub fn with_dry_run(self) -> Self {
         Self { is_dry_run: true, idempotency_key: None, ..self }
+    }
+
+    /// Returns the same client with the digest of a plan as the condition of its mutations: the control plane refuses to run another plan.
+    #[must_use]
+    pub fn with_plan_digest(self, digest: Option<String>) -> Self {
+        Self { plan_digest: digest, ..self }
     }
 
     /// Returns the same client with a correlation id (a UUID) for its requests, which appears in logs, events, audit records and tasks.
@@ -143,6 +151,11 @@ impl Client {
         self.value(self.send(Method::POST, path, Some(body), "application/json").await?).await
     }
 
+    /// Sends a value that replaces the one at `path`, and returns the response's value.
+    pub(crate) async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.value(self.send(Method::PUT, path, Some(body), "application/json").await?).await
+    }
+
     /// Sends a deletion and returns the response's value.
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.value(self.send(Method::DELETE, path, None::<&()>, "application/json").await?).await
@@ -163,8 +176,8 @@ impl Client {
         if resource.ends_with('/') || resource.contains("//") {
             return Err(ClientError::InvalidSetting("an argument is empty: give a name or an id".to_owned()));
         }
-        let path = match self.is_dry_run && mutates {
-            true => format!("{path}{}dry_run=true", if path.contains('?') { '&' } else { '?' }),
+        let path = match mutates {
+            true => with_conditions(path, self.is_dry_run, self.plan_digest.as_deref()),
             false => path.to_owned(),
         };
         let mut request = Request::builder()
@@ -221,6 +234,16 @@ impl Client {
     fn unreachable(&self, reason: String) -> ClientError {
         ClientError::Unreachable { url: self.url.clone(), reason }
     }
+}
+
+/// Adds to the path of a mutation that it is a dry run, and the plan that it expects.
+fn with_conditions(path: &str, is_dry_run: bool, plan_digest: Option<&str>) -> String {
+    let dry_run = is_dry_run.then(|| "dry_run=true".to_owned());
+    let digest = plan_digest.map(|digest| format!("plan_digest={}", escaped(digest)));
+    dry_run.into_iter().chain(digest).fold(path.to_owned(), |path, parameter| {
+        let before = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{before}{parameter}")
+    })
 }
 
 /// Returns host and port of `https://host:port`.
@@ -285,6 +308,14 @@ fn cause(error: &legacy::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conditions_of_a_mutation_are_added_to_its_query() {
+        assert_eq!(with_conditions("/w", false, None), "/w");
+        assert_eq!(with_conditions("/w", true, None), "/w?dry_run=true");
+        let of_project = with_conditions("/w?project=a", false, Some("plan-1&x"));
+        assert_eq!(of_project, "/w?project=a&plan_digest=plan-1%26x");
+    }
 
     #[test]
     fn url_names_a_host_and_maybe_a_port() {

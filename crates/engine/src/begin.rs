@@ -125,7 +125,7 @@ impl Driver {
         row.detail = Some(text.to_owned());
         let operation = tx.operation(self.id).await?;
         tx.update_step(&row, (row.state, row.attempts)).await?;
-        EventScope::of(&operation).step(&mut tx, &row).await?;
+        EventScope::of(&operation).step(&mut tx, &row, operation.workload).await?;
         Ok(tx.commit().await?)
     }
 }

@@ -1,6 +1,7 @@
 //! The authenticated caller of a command.
 
-use gpuaas_model::{Code, CorrelationId, Permission, Principal, ProjectId, Role};
+use gpuaas_model::{Code, CorrelationId, Permission, Principal, ProjectId, Role, WorkloadId};
+use gpuaas_planner::PlanDigest;
 use gpuaas_store::{StoreError, Tx};
 
 use crate::error::CommandError;
@@ -14,6 +15,8 @@ pub struct Caller {
     pub correlation: CorrelationId,
     /// True if the caller wants to know what the command would do. Only commands that end with [`Caller::commit`] may get such a caller.
     pub is_dry_run: bool,
+    /// The plan that the caller has seen: a command that plans an operation refuses any other one. Other commands ignore it.
+    pub expected_plan: Option<PlanDigest>,
 }
 
 impl Caller {
@@ -21,6 +24,12 @@ impl Caller {
     #[must_use]
     pub fn with_dry_run(self, is_dry_run: bool) -> Self {
         Self { is_dry_run, ..self }
+    }
+
+    /// Returns the same caller, who has seen the plan with this digest, if any.
+    #[must_use]
+    pub fn expecting(self, expected_plan: Option<PlanDigest>) -> Self {
+        Self { expected_plan, ..self }
     }
 
     /// Commits the change, or discards it in a dry run: the command has made the same checks and returns the same rows.
@@ -36,6 +45,17 @@ impl Caller {
         id: impl std::fmt::Display,
     ) -> Result<(), CommandError> {
         if self.principal.sees(project) { Ok(()) } else { Err(CommandError::not_found(what, id)) }
+    }
+
+    /// Refuses with `not_found` a workload, or an object of one, that the caller cannot see. `project` is the workload's.
+    pub fn require_visible_workload(
+        &self,
+        project: ProjectId,
+        workload: WorkloadId,
+        what: &str,
+        id: impl std::fmt::Display,
+    ) -> Result<(), CommandError> {
+        if self.principal.sees_workload(project, workload) { Ok(()) } else { Err(CommandError::not_found(what, id)) }
     }
 
     /// Refuses with `forbidden` a caller without the permission. Service accounts never have `TokensWrite`.

@@ -91,4 +91,7 @@ pub trait AppEffects: Send + Sync {
 
     /// Revokes a credential; succeeds if it no longer exists.
     async fn revoke_access(&self, service_account: &str, context: CallContext) -> Result<(), TaskFailure>;
+
+    /// Observes the cluster as it is now, without waiting for anything and without changing it. The app compares it (`App::compare`).
+    async fn observe(&self, context: CallContext) -> Result<Value, TaskFailure>;
 }

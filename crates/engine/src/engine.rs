@@ -20,6 +20,7 @@ use crate::{
     port::{ArchiveFiles, NodeTunnels, Nodes, Ports, ReimageHook},
     retention_times::Retention,
     sealing_rotation_state::SealingRotationState,
+    shown_plans::ShownPlans,
 };
 
 /// Delay before rows are read again after a store failure.
@@ -27,6 +28,10 @@ pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Limits on concurrent deliveries and revocations of access: few, because each may wait for a tenant's cluster for 20 s; one per workload,
 /// and never all for one project. Waiters are mostly repeated clicks.
 const ACCESS_CALL_LIMITS: QueueLimits =
+    QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 256, waiting_per_workload: 4 };
+/// Limits on concurrent comparisons of workloads with their clusters, apart from those of access: comparisons must not delay a
+/// kubeconfig.
+const COMPARISON_LIMITS: QueueLimits =
     QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 256, waiting_per_workload: 4 };
 
 /// The dependencies of an [`Engine`].
@@ -78,6 +83,10 @@ pub struct Engine {
     open_access: Arc<OpenAccess>,
     /// Limits concurrent deliveries and withdrawals of access.
     access_calls: Arc<FairQueue>,
+    /// Limits concurrent comparisons of workloads with their clusters.
+    comparisons: Arc<FairQueue>,
+    /// The plans that were shown lately.
+    shown_plans: ShownPlans,
     pub(crate) stop: CancellationToken,
 }
 
@@ -93,6 +102,8 @@ impl Engine {
             sealing_rotation: SealingRotationState::default(),
             open_access: Arc::default(),
             access_calls: FairQueue::new(ACCESS_CALL_LIMITS),
+            comparisons: FairQueue::new(COMPARISON_LIMITS),
+            shown_plans: ShownPlans::default(),
             stop: CancellationToken::new(),
         })
     }
@@ -184,6 +195,16 @@ impl Engine {
     /// Permits for deliveries and withdrawals of access.
     pub(crate) fn access_calls(&self) -> &Arc<FairQueue> {
         &self.access_calls
+    }
+
+    /// Permits for comparisons of workloads with their clusters.
+    pub(crate) fn comparisons(&self) -> &Arc<FairQueue> {
+        &self.comparisons
+    }
+
+    /// The plans that this process has shown lately.
+    pub(crate) fn shown_plans(&self) -> &ShownPlans {
+        &self.shown_plans
     }
 
     /// Cancelled when the engine stops.

@@ -77,6 +77,21 @@ impl CommandError {
         Self { reasons, ..Self::new(code, detail) }
     }
 
+    /// Creates a refusal from its only reason.
+    pub fn from_reason(reason: Reason) -> Self {
+        let Reason { field, code, detail, next } = reason;
+        Self { next, ..Self::new(code, detail).about(field) }
+    }
+
+    /// Names `field` in every reason, instead of the fields of an inner request that the caller did not write.
+    #[must_use]
+    pub(crate) fn about_each(mut self, field: &str) -> Self {
+        for reason in &mut self.reasons {
+            field.clone_into(&mut reason.field);
+        }
+        self.about(field)
+    }
+
     /// Names the request field that the refusal is about.
     #[must_use]
     pub fn about(mut self, field: impl Into<String>) -> Self {

@@ -44,6 +44,7 @@ mod sealing_rotation;
 mod sealing_rotation_state;
 mod secrets;
 mod settle;
+mod shown_plans;
 mod step;
 mod workload_status;
 

@@ -1,7 +1,7 @@
 //! Changes of members: their state with the health that follows from it, and whether a task may have changed their node.
 
-use gpuaas_model::{Health, MemberEvent, MemberId, MemberState, Timestamp};
-use gpuaas_planner::{StepAction, StepSpec, status::cancelled_member};
+use gpuaas_model::{Fault, Health, MemberEvent, MemberId, MemberState, Timestamp};
+use gpuaas_planner::{StepAction, StepSpec, status::unfinished_member};
 use gpuaas_store::{MemberRecord, Tx};
 
 use crate::{error::EngineError, record::EventScope, rows::OperationRows};
@@ -32,20 +32,36 @@ pub(crate) async fn change_member(
     Ok(())
 }
 
-/// Fails the members that a cancelled operation left unfinished.
+/// Fails the members that an operation left unfinished when it ended without success.
 pub(crate) async fn fail_unfinished(tx: &mut Tx, rows: &mut OperationRows, now: Timestamp) -> Result<(), EngineError> {
-    let (view, kind) = (rows.of.view(), rows.operation.kind);
+    let (view, kind, cause) = (rows.of.view(), rows.operation.kind, rows.operation.fault.clone());
+    let cause = cause.filter(|_| !rows.operation.cancel_requested);
     for member in &view.members {
-        if let Some(fault) = cancelled_member(member, kind, &view) {
+        if let Some(fault) = unfinished_member(member, kind, cause.as_ref(), &view) {
             change_member(tx, rows, member.id, MemberEvent::Fail { fault }, now).await?;
         }
     }
     Ok(())
 }
 
-/// Sets a member's health from its state alone; later reports of its unit may change it.
+/// Marks a member that keeps its state as degraded: a step found a fault that a repair removes.
+pub(crate) async fn degrade_member(
+    tx: &mut Tx,
+    rows: &mut OperationRows,
+    id: MemberId,
+    fault: &Fault,
+) -> Result<(), EngineError> {
+    let events = EventScope::of(&rows.operation);
+    let Some(member) = rows.of.members.iter_mut().find(|member| member.id == id) else { return Ok(()) };
+    (member.health, member.fault) = (Health::Degraded, Some(fault.clone()));
+    *member = tx.update_member(member, member.state.name()).await?;
+    Ok(events.member(tx, member).await?)
+}
+
+/// Sets a member's health from its state alone; later reports of its unit or of the workload's controller may change it.
 fn set_health_from_state(member: &mut MemberRecord) {
     use MemberState as S;
+    member.forget_report();
     member.health = match member.state {
         S::Pending | S::Preparing { .. } | S::Bootstrapping { .. } | S::Joining { .. } => Health::Progressing,
         S::Ready { .. } | S::Stopped { .. } | S::Drained { .. } => Health::Healthy,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use gpuaas_model::{CorrelationId, EnrolledNode, Fault, Health, MemberState, NextAction, NodeId, ProjectId};
+use gpuaas_planner::{MemberView, report::Judgment};
 use gpuaas_store::{MemberRecord, Reader, Tx};
 use gpuaas_wire::task::UnitReport;
 
@@ -60,15 +61,23 @@ impl Engine {
         Ok(changes)
     }
 
-    fn health_change(&self, rows: &WorkloadRows, member: MemberRecord, reports: &[UnitReport]) -> Option<HealthChange> {
+    fn health_change(
+        &self,
+        rows: &WorkloadRows,
+        mut member: MemberRecord,
+        reports: &[UnitReport],
+    ) -> Option<HealthChange> {
         let entry = self.catalog().app(&rows.workload.app)?;
         let units = entry.app.units(&member.component_key);
         let report = reports.iter().rev().find(|report| units.contains(&report.unit))?;
         let view = rows.view();
-        let (health, fault) = entry.app.judge(view.member(member.id)?, &view, report);
+        let own = member.own_judgment();
+        // What the workload's controller reported is no part of what the platform observes.
+        let of = MemberView { health: own.health, ..view.member(member.id)?.clone() };
+        let (health, fault) = entry.app.judge(&of, &view, report);
         let code = |fault: &Option<Fault>| fault.as_ref().map(|fault| fault.code.clone());
-        let same = health == member.health && code(&fault) == code(&member.fault);
-        let member = MemberRecord { health, fault, ..member };
+        let same = health == own.health && code(&fault) == code(&own.fault);
+        member.set_own_judgment(Judgment { health, fault });
         (!same).then_some(HealthChange { project: rows.workload.project, member })
     }
 
@@ -125,11 +134,11 @@ impl Engine {
     async fn update_reachability(
         &self,
         tx: &mut Tx,
-        member: MemberRecord,
+        mut member: MemberRecord,
         reachable: bool,
     ) -> Result<bool, EngineError> {
         const CODE: &str = "node_unreachable";
-        let marked = member.fault.as_ref().is_some_and(|fault| fault.code == CODE);
+        let marked = member.own_judgment().fault.as_ref().is_some_and(|fault| fault.code == CODE);
         let Some(node) = member.place.node() else { return Ok(false) };
         if !matches!(member.state, MemberState::Ready { .. }) || marked != reachable {
             return Ok(false);
@@ -150,7 +159,8 @@ impl Engine {
         // Reachable again means healthy, until the unit report that the node sends first shows otherwise.
         let health = if reachable { Health::Healthy } else { Health::Degraded };
         let state = member.state.name();
-        let member = tx.update_member(&MemberRecord { health, fault, ..member }, state).await?;
+        member.set_own_judgment(Judgment { health, fault });
+        let member = tx.update_member(&member, state).await?;
         events.member(tx, &member).await?;
         refresh_workload(tx, &events, member.workload).await?;
         Ok(true)

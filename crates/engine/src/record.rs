@@ -1,7 +1,9 @@
 //! Writes the records that every change leaves: events for subscribers and audit records. They belong to the transaction of the change, so
 //! that none can be missing.
 
-use gpuaas_model::{ActorType, AuditAction, AuditResult, CorrelationId, EventKind, OwnActor, ProjectId, StreamName};
+use gpuaas_model::{
+    ActorType, AuditAction, AuditResult, CorrelationId, EventKind, OwnActor, ProjectId, StreamName, WorkloadId,
+};
 use gpuaas_store::{
     MemberRecord, NewAudit, NewEvent, OperationRecord, StepRecord, StoreError, TaskRecord, Tx, WorkloadRecord,
 };
@@ -57,9 +59,9 @@ impl EventScope {
         self.event(tx, kind, "operation", operation.id.to_string(), data).await
     }
 
-    pub(crate) async fn step(&self, tx: &mut Tx, step: &StepRecord) -> Result<(), StoreError> {
+    pub(crate) async fn step(&self, tx: &mut Tx, step: &StepRecord, of: WorkloadId) -> Result<(), StoreError> {
         let data = json!({
-            "operation": step.operation, "key": step.spec.key, "phase": step.spec.phase, "state": step.state,
+            "workload": of, "operation": step.operation, "key": step.spec.key, "phase": step.spec.phase, "state": step.state,
             "attempts": step.attempts, "detail": step.detail, "not_before": step.not_before.map(|at| at.to_string()),
             "fault": step.fault.as_ref().map(|fault| &fault.code),
         });
@@ -143,7 +145,10 @@ pub(crate) async fn audit_task(
     })
     .await?;
     // The event goes to the platform's stream, and to the project's stream if the task belongs to a project.
-    let data = json!({ "node": node, "type": task.task_type, "state": task.state, "operation": task.operation });
+    let data = json!({
+        "workload": task.workload, "node": node, "type": task.task_type, "state": task.state,
+        "operation": task.operation,
+    });
     platform_event(tx, EventKind::TaskChanged, "task", task.id.to_string(), Some(task.correlation), data.clone())
         .await?;
     if let Some(project) = task.project {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use gpuaas_model::{MemberPlace, NodeId, OperationId, StepState, WorkloadId};
 use gpuaas_planner::{ArtifactView, MachineView, MemberView, ReleaseView, SecretView, StepProgress, WorkloadView};
 use gpuaas_store::{
-    MemberRecord, NodeRecord, OperationRecord, Reader, SecretRecord, StepRecord, StoreError, WorkloadRecord,
+    MemberRecord, NodeRecord, OperationRecord, Reader, SecretRecord, StepRecord, StoreError, Tx, WorkloadRecord,
 };
 
 /// A workload with its members and their nodes, from one consistent read.
@@ -70,6 +70,12 @@ impl WorkloadRows {
         Ok(())
     }
 
+    /// Writes the last `count` members, which are new.
+    pub(crate) async fn write_added(&mut self, tx: &mut Tx, count: usize) -> Result<(), StoreError> {
+        let added = &self.members[self.members.len().saturating_sub(count)..];
+        if added.is_empty() { Ok(()) } else { tx.insert_members(added).await }
+    }
+
     /// The view for planner and apps.
     pub(crate) fn view(&self) -> WorkloadView {
         let members = self.members.iter().map(|member| self.member_view(member)).collect();
@@ -77,6 +83,7 @@ impl WorkloadRows {
             id: self.workload.id,
             project: self.workload.project,
             name: self.workload.name.clone(),
+            lifecycle: self.workload.lifecycle,
             config: self.workload.config.clone(),
             release: self.release.clone(),
             members,
@@ -89,10 +96,11 @@ impl WorkloadRows {
         let machine = match &member.place {
             MemberPlace::Allocation { node, .. } => {
                 let node = self.nodes.get(node).expect("load() read the node of every member");
-                MachineView { name: node.name.clone(), address: node.address().to_owned() }
+                let (name, address) = (node.name.clone(), node.address().to_owned());
+                MachineView { name, address, clock_skew_seconds: node.clock_skew_seconds }
             }
             MemberPlace::External { machine, address } => {
-                MachineView { name: machine.clone(), address: address.clone() }
+                MachineView { name: machine.clone(), address: address.clone(), clock_skew_seconds: None }
             }
         };
         MemberView {
@@ -104,6 +112,7 @@ impl WorkloadRows {
             machine,
             state: member.state.clone(),
             health: member.health,
+            fault: member.fault.clone(),
             touched: member.touched,
         }
     }

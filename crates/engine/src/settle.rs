@@ -48,8 +48,10 @@ impl Driver {
         rows.operation.ended_at = Some(now);
         tx.update_operation(&rows.operation, before).await?;
         rows.change_fault(FaultChange::Ended(ending));
-        // Also if a step failed during the cancellation: then the operation needs attention.
-        if rows.operation.cancel_requested && ending != Ending::Succeeded {
+        // Also if a step failed during the cancellation: then the operation needs attention. The members that a failed deployment has not
+        // reached stay pending: the deployment is resumed as a whole.
+        let is_over = rows.operation.cancel_requested || rows.operation.kind != OperationKind::Deploy;
+        if is_over && ending != Ending::Succeeded {
             fail_unfinished(&mut tx, &mut rows, now).await?;
         }
         let is_removed = ending == Ending::Succeeded && rows.operation.kind == OperationKind::Decommission;

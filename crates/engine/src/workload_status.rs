@@ -20,6 +20,17 @@ impl WorkloadRows {
         self.workload.fault = None;
     }
 
+    /// Forgets what the workload's controller reported: the workload's in memory only, that of its members also in their rows.
+    pub(crate) async fn end_report(&mut self, tx: &mut Tx, events: &EventScope) -> Result<(), EngineError> {
+        self.workload.reported = None;
+        for member in self.members.iter_mut().filter(|member| member.reported.is_some()) {
+            member.forget_report();
+            *member = tx.update_member(member, member.state.name()).await?;
+            events.member(tx, member).await?;
+        }
+        Ok(())
+    }
+
     /// Derives the status from the members and an operation, and writes the row, with an event, if it differs from `stored`.
     async fn write(
         &mut self,
@@ -28,8 +39,16 @@ impl WorkloadRows {
         operation: Option<&OperationView<'_>>,
         stored: &WorkloadRecord,
     ) -> Result<(), EngineError> {
+        let generation = self.workload.generation;
+        if self.workload.reported.as_ref().is_some_and(|reported| !reported.is_current(generation)) {
+            self.end_report(tx, events).await?;
+        }
         let fault = self.workload.fault.clone();
         let derived = status(&self.workload.status(), &self.view(), operation, fault.as_ref());
+        let derived = match &self.workload.reported {
+            Some(reported) => reported.shown(derived, operation),
+            None => derived,
+        };
         self.workload.set_status(&derived);
         if *stored != self.workload {
             self.workload = tx.update_workload(&self.workload).await?;

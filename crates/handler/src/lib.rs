@@ -8,6 +8,7 @@
 mod context;
 mod control_plane;
 mod entry;
+mod settle;
 pub mod staging;
 #[cfg(feature = "test-host")]
 pub mod test_host;
@@ -16,4 +17,5 @@ mod unit;
 pub use context::{Context, host_failed};
 pub use control_plane::{ByteStream, ControlPlane, RequestError};
 pub use entry::{Entry, entry};
+pub use settle::settled;
 pub use unit::{report, tail};

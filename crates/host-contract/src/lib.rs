@@ -15,6 +15,7 @@ pub mod conditions;
 pub mod files;
 pub mod inventory;
 pub mod journals;
+pub mod masks;
 pub mod restarts;
 pub mod starts;
 pub mod stops;
@@ -103,6 +104,9 @@ macro_rules! host_contract {
             stops: stop_post_is_run;
             stops: second_stop_changes_nothing;
             stops: second_enable_and_disable_change_nothing;
+            masks: masked_unit_starts_only_after_its_mask_is_lifted;
+            masks: unit_file_state_says_what_starts_at_boot;
+            masks: paths_of_enablement_change_with_it;
             stops: signals_of_a_unit_end_when_it_is_removed;
             stops: unit_without_install_section_cannot_be_enabled;
             journals: journal_continues_after_a_cursor;

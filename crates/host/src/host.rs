@@ -15,7 +15,7 @@ use crate::{
     inventory::{Listener, Process},
     journal::{JournalFrom, JournalLine},
     survey::Tree,
-    unit::UnitStatus,
+    unit::{UnitFileState, UnitStatus},
 };
 
 /// Facts that a host reports about itself, in the shape in which tasks return them.
@@ -134,10 +134,16 @@ pub trait Units: Send + Sync {
     async fn start(&self, unit: &str) -> Result<Changed, HostError>;
     /// Stops a unit and waits until it has stopped.
     async fn stop(&self, unit: &str) -> Result<Changed, HostError>;
-    /// Enables a unit at boot. A unit file without an `[Install]` section is refused.
+    /// Enables a unit at boot. A unit file without an `[Install]` section is refused, and so is a masked unit.
     async fn enable(&self, unit: &str) -> Result<Changed, HostError>;
     /// Disables a unit at boot. A running unit keeps running; an unknown unit counts as disabled.
     async fn disable(&self, unit: &str) -> Result<Changed, HostError>;
+    /// Lifts every mask of a unit, permanent and until the next boot. Enables and starts nothing; an unknown unit has no mask.
+    async fn unmask(&self, unit: &str) -> Result<Changed, HostError>;
+    /// Returns what the unit files say about a unit.
+    async fn unit_file_state(&self, unit: &str) -> Result<UnitFileState, HostError>;
+    /// Returns the paths whose changes can change what the unit files say about a unit.
+    fn enablement_paths(&self, unit: &str) -> Vec<Utf8PathBuf>;
     /// Clears a unit's failed state and its start counter, so that it can be started again at once.
     async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError>;
     /// Returns a unit's status; `None` if the init does not know the unit.
@@ -174,6 +180,9 @@ pub trait Inventory: Send + Sync {
     /// Returns the chains and rules of the node's own packet filter that contain one of the texts, at most [`FIREWALL_RULES_MAX`]; `None`
     /// if the node has no program that lists them.
     async fn firewall_rules(&self, substrings: &[String]) -> Result<Option<Vec<String>>, HostError>;
+    /// Returns a stream that yields after changes of one of these paths, or of something in it if it is a folder: it was created, replaced,
+    /// written, removed, or got other permissions. Follows no link. Refuses none and more than [`crate::WATCHED_PATHS_MAX`] paths.
+    async fn changes(&self, paths: &[Utf8PathBuf]) -> Result<BoxStream<'static, ()>, HostError>;
     /// Returns the tree of the node's own files, for reading facts of the machine.
     fn tree(&self) -> Tree;
 }

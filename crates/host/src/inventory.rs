@@ -1,6 +1,6 @@
 //! Processes and listening sockets of a host.
 
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr};
 
 /// A process of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,4 +33,32 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
+}
+
+impl fmt::Display for Process {
+    /// Formats the process like `/usr/bin/socat (812)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.program, self.pid)
+    }
+}
+
+impl fmt::Display for Listener {
+    /// Formats the listener like `6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} at {}", self.address.port(), self.protocol, self.address.ip())?;
+        match &self.process {
+            Some(process) => write!(f, " ({}, {})", process.program, process.pid),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    /// Formats the name of the protocol as it is written after a port.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
 }

@@ -9,6 +9,7 @@
 //! Deliberately absent: any knowledge of apps (their handlers, in `apps/`).
 
 mod cgroup;
+mod changes;
 mod clock;
 mod digest;
 mod error;
@@ -37,6 +38,7 @@ pub mod systemd;
 mod unit;
 mod write_lock;
 
+pub use changes::WATCHED_PATHS_MAX;
 pub use clock::now;
 pub use digest::{ContentId, ParseDigestError, Sha256};
 pub use error::{HostError, is_disk_full};
@@ -46,4 +48,4 @@ pub use inventory::{Listener, Process, Protocol};
 pub use journal::{Cursor, JournalFrom, JournalLine};
 pub use program::spawn;
 pub use ready::{notify_ready, notify_status};
-pub use unit::UnitStatus;
+pub use unit::{UnitFileState, UnitStatus};

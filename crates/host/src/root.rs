@@ -143,6 +143,27 @@ impl Root {
         Ok(nearest)
     }
 
+    /// Calls `visit` with each folder along a path and the next name, before that name is looked up, as far as there are folders; and with the
+    /// path's own folder and no name if it is one.
+    pub(crate) fn walk(
+        &self,
+        path: &Utf8Path,
+        mut visit: impl FnMut(BorrowedFd<'_>, Option<&str>) -> Result<(), HostError>,
+    ) -> Result<(), HostError> {
+        let names = self.resolve_distribution_links(names(path)?)?;
+        let refused = |error| self.lookup_error(path, &names, error);
+        let mut folder = look_up(self.descriptor()?, ".", FOLDER, BELOW).map_err(refused)?;
+        for name in &names {
+            visit(folder.as_fd(), Some(name))?;
+            folder = match look_up(folder.as_fd(), name.as_str(), FOLDER, BELOW) {
+                Ok(next) => next,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+                Err(error) => return Err(refused(error)),
+            };
+        }
+        visit(folder.as_fd(), None)
+    }
+
     /// Returns the first link in a path that is not one of the distribution's, as a path of the host.
     pub(crate) fn symlink_in_path(&self, path: &Utf8Path) -> Option<Utf8PathBuf> {
         self.first_symlink(&self.resolve_distribution_links(names(path).ok()?).ok()?)

@@ -3,6 +3,20 @@
 use gpuaas_model::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// What the unit files say about a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnitFileState {
+    /// The unit starts at every boot.
+    Enabled,
+    /// The unit has a file and does not start at boot by itself, or only at the next one.
+    Disabled,
+    /// The unit is masked: nothing can start it.
+    Masked,
+    /// The unit has no file.
+    Missing,
+}
+
 /// A unit's status in systemd's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitStatus {

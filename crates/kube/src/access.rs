@@ -213,15 +213,6 @@ impl Cluster {
         answer.success().map(|_| true)
     }
 
-    /// Deletes an object; returns `false` if it does not exist.
-    async fn delete(&self, target: String) -> Result<bool, KubeError> {
-        match self.calls.make(Call::delete(target)).await?.success() {
-            Ok(_) => Ok(true),
-            Err(KubeError::NotFound(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Waits until the authorizer allows exactly what the binding grants. The authorizer receives bindings through its own watch; a
     /// delivery that is used before that would be refused, or would still have the rights of a replaced binding.
     async fn await_permission(&self, terms: &AccessTerms) -> Result<(), KubeError> {

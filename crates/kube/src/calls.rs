@@ -3,13 +3,14 @@
 use std::{
     any::Any,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{
-    HeaderValue, Method, Request, StatusCode, Uri,
-    header::{AUTHORIZATION, CONTENT_TYPE, HOST},
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER},
 };
 use http_body_util::Full;
 use secrecy::ExposeSecret as _;
@@ -24,8 +25,13 @@ use crate::{
     error::{KubeError, status_error},
     json,
     kubeconfig::{Identity, Kubeconfig, KubeconfigError},
-    limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT},
+    limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT, WATCH_BYTES_MAX},
 };
+
+/// Media type with which Kubernetes changes a part of an object; `null` removes a field.
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Media type of an object's metadata alone; an apiserver that cannot send it sends the whole object.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// The kind of call that a permit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +65,17 @@ impl Admission for Unlimited {
 pub(crate) struct Call {
     method: Method,
     target: String,
+    accept: Option<&'static str>,
     body: Option<(&'static str, Value)>,
     bytes_max: usize,
+    stream_bytes_max: usize,
 }
 
 impl Call {
-    /// Returns a call whose answer has at most [`ANSWER_BYTES_MAX`].
+    /// Returns a call whose answer has at most [`ANSWER_BYTES_MAX`], and a whole watch at most [`WATCH_BYTES_MAX`].
     pub(crate) fn new(method: Method, target: impl Into<String>) -> Self {
-        Self { method, target: target.into(), body: None, bytes_max: ANSWER_BYTES_MAX }
+        let (bytes_max, stream_bytes_max) = (ANSWER_BYTES_MAX, WATCH_BYTES_MAX);
+        Self { method, target: target.into(), accept: None, body: None, bytes_max, stream_bytes_max }
     }
 
     pub(crate) fn get(target: impl Into<String>) -> Self {
@@ -82,19 +91,36 @@ impl Call {
         Self::new(Method::DELETE, target)
     }
 
+    /// Returns a call that changes a part of an object.
+    pub(crate) fn patch(target: impl Into<String>, change: Value) -> Self {
+        Self::new(Method::PATCH, target).with(MERGE_PATCH, change)
+    }
+
+    /// Requests only the metadata of objects.
+    pub(crate) fn metadata(self) -> Self {
+        Self { accept: Some(METADATA), ..self }
+    }
+
     pub(crate) fn with(self, media_type: &'static str, body: Value) -> Self {
         Self { body: Some((media_type, body)), ..self }
     }
 
-    /// Sets another limit for the answer.
+    /// Sets another limit for the answer, or for each event of a watch.
     pub(crate) fn up_to(self, bytes_max: usize) -> Self {
         Self { bytes_max, ..self }
+    }
+
+    /// Sets another limit for a whole watch.
+    pub(crate) fn stream_up_to(self, stream_bytes_max: usize) -> Self {
+        Self { stream_bytes_max, ..self }
     }
 }
 
 /// An answer with any status.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    /// The time after which the apiserver wants to be called again, from the header `Retry-After`.
+    pub(crate) retry_after: Option<Duration>,
     pub(crate) body: Bytes,
 }
 
@@ -163,12 +189,12 @@ impl Calls {
 
     async fn exchange(&self, request: Request<Full<Bytes>>, bytes_max: usize) -> Result<Answer, KubeError> {
         let mut connection = self.connection().await?;
-        let (status, body) = connection.exchange(request, bytes_max).await?;
+        let (head, body) = connection.exchange(request, bytes_max).await?;
         // A connection is only reused if its answer was read completely. Of parallel connections, the first to finish is kept and the
         // others close.
         connection.mark_idle();
         self.idle().get_or_insert(connection);
-        Ok(Answer { status, body })
+        Ok(Answer { status: head.status, retry_after: retry_after(&head.headers), body })
     }
 
     /// Returns the kept connection if it is still open, and a new one otherwise.
@@ -186,7 +212,7 @@ impl Calls {
     pub(crate) async fn watch(&self, call: Call) -> Result<Watch, KubeError> {
         let request = self.request(&call)?;
         let permit = self.admission.admit(CallKind::Watch).await?;
-        let begun = async { Connection::open(&self.dialer).await?.watch(request).await };
+        let begun = async { Connection::open(&self.dialer).await?.watch(request, call.stream_bytes_max).await };
         let (status, mut lines) = with_timeout(REQUEST_TIMEOUT, begun).await??;
         if !status.is_success() {
             let body = with_timeout(REQUEST_TIMEOUT, lines.next(ANSWER_BYTES_MAX)).await??;
@@ -206,6 +232,9 @@ impl Calls {
         (*request.method_mut(), *request.uri_mut()) = (call.method.clone(), target);
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
+        if let Some(accept) = call.accept {
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        }
         if let Some((media_type, _)) = call.body {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
@@ -218,6 +247,11 @@ impl Calls {
     fn idle(&self) -> std::sync::MutexGuard<'_, Option<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the seconds of the header `Retry-After`; Kubernetes sends no date there.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 fn bearer(identity: &Identity) -> Result<Option<HeaderValue>, KubeError> {

@@ -10,9 +10,10 @@ use crate::{
     calls::{Admission, Call, Calls},
     connector::Connector,
     endpoint::Endpoint,
-    error::{KubeError, bounded},
+    error::KubeError,
     json::AtMost,
     kubeconfig::Kubeconfig,
+    text::bounded,
 };
 
 /// Most groups of a caller that are read; an admin has two.
@@ -113,6 +114,15 @@ impl Cluster {
     pub async fn version(&self) -> Result<ClusterVersion, KubeError> {
         let version: ClusterVersion = self.calls.make(Call::get("/version")).await?.object()?;
         Ok(ClusterVersion { git_version: bounded(&version.git_version) })
+    }
+
+    /// Deletes an object; returns `false` if it does not exist.
+    pub(crate) async fn delete(&self, target: String) -> Result<bool, KubeError> {
+        match self.calls.make(Call::delete(target)).await?.success() {
+            Ok(_) => Ok(true),
+            Err(KubeError::NotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the user as which the apiserver authenticates these credentials; needs no rights.

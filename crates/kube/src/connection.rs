@@ -3,7 +3,7 @@
 use std::{future::Future, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, Response, StatusCode, header::CONTENT_ENCODING};
+use http::{HeaderMap, Request, Response, StatusCode, header::CONTENT_ENCODING, response::Parts};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::{Body as _, Incoming},
@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     dial::Dialer,
     error::KubeError,
-    limits::{HEAD_BYTES_MAX, HEADERS_MAX, IDLE_MAX, WATCH_BYTES_MAX, WATCH_SILENCE_MAX, wire_bytes_max},
+    limits::{HEAD_BYTES_MAX, HEADERS_MAX, IDLE_MAX, WATCH_SILENCE_MAX, wire_bytes_max},
     metered::Allowance,
 };
 
@@ -64,29 +64,32 @@ impl Connection {
         &mut self,
         request: Request<Full<Bytes>>,
         bytes_max: usize,
-    ) -> Result<(StatusCode, Bytes), KubeError> {
+    ) -> Result<(Parts, Bytes), KubeError> {
         let response = self.send(request, wire_bytes_max(bytes_max)).await?;
-        let status = response.status();
-        let too_long = || KubeError::Unreadable(format!("the response is longer than {bytes_max} bytes"));
-        let mut body = response.into_body();
+        let (head, mut body) = response.into_parts();
         if body.size_hint().lower() > bytes_max as u64 {
-            return Err(too_long());
+            return Err(KubeError::TooLong { bytes_max });
         }
         let mut read = BytesMut::new();
         while let Some(frame) = body.frame().await {
             if let Ok(piece) = frame?.into_data() {
                 if read.len() + piece.len() > bytes_max {
-                    return Err(too_long());
+                    return Err(KubeError::TooLong { bytes_max });
                 }
                 read.extend_from_slice(&piece);
             }
         }
-        Ok((status, read.freeze()))
+        Ok((head, read.freeze()))
     }
 
-    /// Sends a request whose answer has a line for each event; the connection is not used for anything else.
-    pub(crate) async fn watch(mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Lines), KubeError> {
-        let response = self.send(request, WATCH_BYTES_MAX).await?;
+    /// Sends a request whose answer has a line for each event, and at most `stream_bytes_max` in all; the connection is not used for
+    /// anything else.
+    pub(crate) async fn watch(
+        mut self,
+        request: Request<Full<Bytes>>,
+        stream_bytes_max: usize,
+    ) -> Result<(StatusCode, Lines), KubeError> {
+        let response = self.send(request, stream_bytes_max).await?;
         let status = response.status();
         let lines = Lines { body: response.into_body(), read: BytesMut::new(), searched: 0, _connection: self };
         Ok((status, lines))

@@ -2,7 +2,12 @@
 
 use std::{error::Error as StdError, io};
 
-use crate::{kubeconfig::KubeconfigError, metered::Exceeded};
+use crate::{
+    drain_error::{DrainBlock, DrainRefusal},
+    kubeconfig::KubeconfigError,
+    metered::Exceeded,
+    text::bounded,
+};
 
 /// The error of a failed call. Its texts contain no credentials; texts of the peer are cut to a limited length.
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +47,15 @@ pub enum KubeError {
         /// The apiserver's message.
         message: String,
     },
-    /// The answer does not have the shape of Kubernetes' answers, or is longer than the limit in the text.
+    /// The answer does not have the shape of Kubernetes' answers, or exceeds a limit that the text names.
     #[error("the apiserver's response is invalid: {0}")]
     Unreadable(String),
+    /// The answer is longer than its limit.
+    #[error("the apiserver's response is invalid: the response is longer than {bytes_max} bytes")]
+    TooLong {
+        /// The limit, in bytes.
+        bytes_max: usize,
+    },
     /// The time limit passed without an answer: [`crate::REQUEST_TIMEOUT`], or the shorter one of a connection attempt, a wait or a silent
     /// watch.
     #[error("the apiserver did not answer within {seconds} s")]
@@ -66,6 +77,15 @@ pub enum KubeError {
         /// Duration of the wait in seconds.
         seconds: u64,
     },
+    /// The cluster has no KubeNode of this name.
+    #[error("the cluster has no KubeNode {0}")]
+    NoKubeNode(String),
+    /// Pods can be evicted only with a flag that the drain does not have.
+    #[error(transparent)]
+    DrainRefused(Box<DrainRefusal>),
+    /// The time limit of a drain passed while pods were held or had not ended.
+    #[error(transparent)]
+    DrainBlocked(Box<DrainBlock>),
     /// The request is invalid, and this crate did not send it.
     #[error("{0}")]
     Refusal(String),
@@ -141,31 +161,9 @@ pub(crate) fn status_error(status: u16, message: impl AsRef<str>) -> KubeError {
     }
 }
 
-/// Most bytes of a foreign text in an error.
-const TEXT_BYTES_MAX: usize = 400;
-
-/// Cuts a foreign text and puts it on one line. Like `one_line` of `wire`, on which this crate does not depend.
-pub(crate) fn bounded(text: &str) -> String {
-    // A much too long text is cut first, so that it is not scanned to its end.
-    let text = &text[..text.floor_char_boundary(2 * TEXT_BYTES_MAX)];
-    let mut kept: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if kept.len() > TEXT_BYTES_MAX {
-        let end = kept.floor_char_boundary(TEXT_BYTES_MAX);
-        kept.truncate(end);
-        kept.push('…');
-    }
-    kept
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_from_a_cluster_becomes_one_short_line() {
-        assert_eq!(bounded("a\nb"), "a b");
-        assert!(bounded(&"ü".repeat(10_000)).len() < TEXT_BYTES_MAX + 8);
-    }
 
     #[test]
     fn refused_port_broken_connection_and_limit_are_distinct() {

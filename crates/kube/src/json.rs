@@ -4,14 +4,14 @@
 //! skipped, lists end at their limit, and nesting at serde_json's limit of 128. The worst answer takes less than two milliseconds (measured
 //! by the test below), so it is parsed on the task that reads it.
 
-use std::{fmt, marker::PhantomData};
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, Error as _, SeqAccess, Visitor},
+    de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor},
 };
 
-use crate::error::{KubeError, bounded};
+use crate::{error::KubeError, text::bounded};
 
 /// Parses a value. The error has the position and the expected type, and at most a short quotation.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, KubeError> {
@@ -59,12 +59,51 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for List<T, MAX> {
     }
 }
 
+/// Texts by key, at most `MAX`, each cut by [`bounded`]; a larger map is refused at its first excess entry. `null` is an empty map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TextsAtMost<const MAX: usize>(pub(crate) BTreeMap<String, String>);
+
+impl<'de, const MAX: usize> Deserialize<'de> for TextsAtMost<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Texts)
+    }
+}
+
+struct Texts<const MAX: usize>;
+
+impl<'de, const MAX: usize> Visitor<'de> for Texts<MAX> {
+    type Value = TextsAtMost<MAX>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a map of at most {MAX} texts")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(TextsAtMost::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut map = BTreeMap::new();
+        while let Some((key, value)) = entries.next_entry::<String, String>()? {
+            map.insert(bounded(&key), bounded(&value));
+            if map.len() > MAX {
+                return Err(A::Error::custom(format!("a map has more than {MAX} entries")));
+            }
+        }
+        Ok(TextsAtMost(map))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{limits::NODES_BYTES_MAX, node::NodeList};
+    use crate::{
+        limits::{NODES_BYTES_MAX, NODES_PER_PAGE},
+        list::Page,
+        node::Node,
+    };
 
     #[test]
     fn a_list_is_read_up_to_its_limit_and_null_is_an_empty_one() {
@@ -81,6 +120,17 @@ mod tests {
         let endless = format!("[1,2,3{}", ",0".repeat(1_000));
         let error = read::<AtMost<u8, 2>>(endless.as_bytes()).unwrap_err();
         assert!(error.to_string().contains("more than 2 entries"), "{error}");
+    }
+
+    #[test]
+    fn a_map_is_read_up_to_its_limit_and_its_texts_are_cut() {
+        let read = |text: &str| read::<TextsAtMost<2>>(text.as_bytes()).map(|map| map.0);
+        assert_eq!(read(r#"{"a":"1","b":"x\ny"}"#).unwrap()["b"], "x y");
+        assert!(read("null").unwrap().is_empty());
+        assert!(read(&format!(r#"{{"a":"{}"}}"#, "x".repeat(10_000))).unwrap()["a"].len() < 500);
+        for bad in [r#"{"a":"1","b":"2","c":"3"}"#, "[]", r#"{"a":1}"#] {
+            assert!(matches!(read(bad), Err(KubeError::Unreadable(_))), "{bad}");
+        }
     }
 
     #[test]
@@ -102,7 +152,7 @@ mod tests {
             ("empty objects", filled(r#"{"metadata":{"managedFields":[{}"#, ",{}")),
         ] {
             let began = Instant::now();
-            assert!(read::<NodeList>(text.as_bytes()).is_err(), "{what}: the text is incomplete");
+            assert!(read::<Page<Node, NODES_PER_PAGE>>(text.as_bytes()).is_err(), "{what}: the text is incomplete");
             let took = began.elapsed();
             println!("    json: {} KiB of {what}: {} µs", text.len() / 1_024, took.as_micros());
             assert!(took < Duration::from_millis(250), "{what}: {took:?}");

@@ -9,12 +9,17 @@ use std::time::Duration;
 pub const ANSWER_BYTES_MAX: usize = 64 * 1_024;
 /// Longest page of KubeNodes, in bytes. A KubeNode has 5 to 30 KB: fifty image names, labels, volumes, and the managers of its fields.
 pub const NODES_BYTES_MAX: usize = 256 * 1_024;
-/// Longest event of a watch, which has one KubeNode, in bytes.
+/// Longest page of any list, in bytes. A page with large objects is requested again with fewer of them.
+pub(crate) const PAGE_BYTES_MAX: usize = NODES_BYTES_MAX;
+/// Longest event of a watch, which has one KubeNode or the metadata of one pod, in bytes.
 pub const EVENT_BYTES_MAX: usize = 128 * 1_024;
 /// Most bytes received in a TLS handshake. Certificate chains have 2 to 5 KB.
 pub(crate) const HANDSHAKE_BYTES_MAX: usize = 64 * 1_024;
 /// Most bytes received on a connection that watches one KubeNode for [`WATCH_SECONDS`]. A kubelet reports at most every ten seconds.
 pub(crate) const WATCH_BYTES_MAX: usize = 4 * EVENT_BYTES_MAX;
+/// Most bytes received on a connection that watches the metadata of one KubeNode's pods for [`WATCH_SECONDS`]. An ending pod causes about
+/// five events of 3 KB, and a kubelet runs 110 pods by default.
+pub(crate) const PODS_WATCH_BYTES_MAX: usize = 2 * 1_024 * 1_024;
 /// Longest head of an answer, in bytes; an apiserver's has about 500.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1_024;
 /// Most headers of an answer; an apiserver sends about ten.
@@ -23,6 +28,19 @@ pub(crate) const HEADERS_MAX: usize = 64;
 pub(crate) const NODES_PER_PAGE: usize = 5;
 /// Most KubeNodes that are read. A workload has at most 51 members; a tenant may add KubeNodes.
 pub(crate) const NODES_MAX: usize = 255;
+/// Pods per page: so many of the usual 5 to 12 KB fit.
+pub(crate) const PODS_PER_PAGE: usize = 20;
+/// Most pods of one KubeNode that are read. A kubelet runs 110 by default and 500 at most where the limit was raised; the rest are finished
+/// pods of Jobs, which stay until something deletes them.
+pub(crate) const PODS_MAX: usize = 2_000;
+/// Most DaemonSets with pods on one KubeNode.
+pub(crate) const DAEMON_SETS_MAX: usize = 200;
+/// PodDisruptionBudgets per page: so many of the usual 2 KB fit, and one with the names of 2,000 disrupted pods fits alone.
+pub(crate) const BUDGETS_PER_PAGE: usize = 20;
+/// Most PodDisruptionBudgets of one namespace that are read.
+pub(crate) const BUDGETS_MAX: usize = 200;
+/// Most labels of one object. Feature discovery for GPUs and processors sets 100 to 200 on a KubeNode.
+pub(crate) const LABELS_MAX: usize = 512;
 /// Longest `continue` token of a page, in bytes; an apiserver's has about 200.
 pub(crate) const CONTINUE_BYTES_MAX: usize = 4 * 1_024;
 

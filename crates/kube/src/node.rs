@@ -1,20 +1,28 @@
 //! KubeNodes: Kubernetes' Node objects, with the fields that the platform reads.
 
+use std::collections::BTreeMap;
+
+use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     calls::Call,
     cluster::Cluster,
-    error::{KubeError, bounded},
-    json::AtMost,
-    limits::{CONTINUE_BYTES_MAX, NODES_BYTES_MAX, NODES_MAX, NODES_PER_PAGE},
+    error::KubeError,
+    json::{AtMost, TextsAtMost},
+    limits::{EVENT_BYTES_MAX, LABELS_MAX, NODES_MAX, NODES_PER_PAGE},
+    list::Selection,
+    object_name::is_object_name,
+    text::bounded,
 };
 
 /// Most conditions of one KubeNode; a kubelet sets five, node-problem-detector about ten more.
 const CONDITIONS_MAX: usize = 64;
 /// Most addresses of one KubeNode; a kubelet sets two, or three with IPv6.
 const ADDRESSES_MAX: usize = 64;
+/// Most taints of one KubeNode; Kubernetes sets at most ten.
+const TAINTS_MAX: usize = 64;
 /// API path of KubeNodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
 
@@ -36,8 +44,23 @@ pub struct KubeNode {
     pub container_runtime: String,
     /// The `InternalIP` address; empty if it has none.
     pub internal_ip: String,
+    /// The labels, at most 512.
+    pub labels: BTreeMap<String, String>,
+    /// The taints, in the cluster's order, at most 64.
+    pub taints: Vec<Taint>,
     /// The conditions, in the cluster's order.
     pub conditions: Vec<NodeCondition>,
+}
+
+/// A taint of a KubeNode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    /// For example `node.kubernetes.io/unschedulable`.
+    pub key: String,
+    /// Often empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
 }
 
 /// A condition of a KubeNode.
@@ -56,13 +79,17 @@ pub struct NodeCondition {
 }
 
 impl KubeNode {
+    /// Returns the condition `Ready`, if the kubelet has reported one.
+    pub fn ready_condition(&self) -> Option<&NodeCondition> {
+        self.conditions.iter().find(|condition| condition.kind == "Ready")
+    }
+
     /// Returns the reason why the KubeNode is not ready, as text; `None` if it is ready.
     pub fn not_ready_reason(&self) -> Option<String> {
         if self.ready {
             return None;
         }
-        let ready = self.conditions.iter().find(|condition| condition.kind == "Ready");
-        Some(match ready {
+        Some(match self.ready_condition() {
             None => "kubelet has not reported yet".into(),
             Some(condition) if condition.message.is_empty() => "kubelet not ready".into(),
             Some(condition) => format!("kubelet not ready: {}", condition.message),
@@ -90,12 +117,24 @@ pub(crate) struct Metadata {
     uid: String,
     #[serde(default)]
     pub(crate) resource_version: String,
+    #[serde(default)]
+    labels: TextsAtMost<LABELS_MAX>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct NodeSpec {
     #[serde(default)]
     unschedulable: bool,
+    #[serde(default)]
+    taints: AtMost<FoundTaint, TAINTS_MAX>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundTaint {
+    key: String,
+    #[serde(default)]
+    value: String,
+    effect: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -138,25 +177,6 @@ struct Condition {
     last_transition_time: Option<Timestamp>,
 }
 
-/// A page of a list of Nodes.
-#[derive(Debug, Deserialize)]
-pub(crate) struct NodeList {
-    #[serde(default)]
-    pub(crate) metadata: ListMetadata,
-    #[serde(default)]
-    pub(crate) items: AtMost<Node, NODES_PER_PAGE>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ListMetadata {
-    #[serde(default)]
-    pub(crate) resource_version: String,
-    /// Token of the next page; empty on the last page.
-    #[serde(default, rename = "continue")]
-    next: String,
-}
-
 impl From<Node> for KubeNode {
     fn from(node: Node) -> Self {
         let NodeStatus { conditions, addresses, node_info: info } = node.status;
@@ -170,8 +190,16 @@ impl From<Node> for KubeNode {
             kubelet_version: bounded(&info.kubelet_version),
             container_runtime: bounded(&info.container_runtime_version),
             internal_ip: internal_ip.map(|address| bounded(&address.address)).unwrap_or_default(),
+            labels: node.metadata.labels.0,
+            taints: node.spec.taints.0.into_iter().map(Taint::from).collect(),
             conditions,
         }
+    }
+}
+
+impl From<FoundTaint> for Taint {
+    fn from(taint: FoundTaint) -> Self {
+        Self { key: bounded(&taint.key), value: bounded(&taint.value), effect: bounded(&taint.effect) }
     }
 }
 
@@ -190,47 +218,41 @@ impl From<Condition> for NodeCondition {
 impl Cluster {
     /// Returns all KubeNodes, sorted by name. Reads them page by page.
     pub async fn kube_nodes(&self) -> Result<Vec<KubeNode>, KubeError> {
-        let mut nodes: Vec<KubeNode> = Vec::new();
-        let mut page = String::new();
-        loop {
-            let query = form_urlencoded::Serializer::new(String::new())
-                .append_pair("limit", &NODES_PER_PAGE.to_string())
-                .append_pair("continue", &page)
-                .finish();
-            let call = Call::get(format!("{NODES}?{query}")).up_to(NODES_BYTES_MAX);
-            let list: NodeList = self.calls.make(call).await?.object()?;
-            nodes.extend(list.items.0.into_iter().map(KubeNode::from));
-            page = list.metadata.next;
-            if page.is_empty() {
-                nodes.sort_by(|a, b| a.name.cmp(&b.name));
-                return Ok(nodes);
-            }
-            if nodes.len() > NODES_MAX || page.len() > CONTINUE_BYTES_MAX {
-                return Err(KubeError::Unreadable(format!("the cluster has more than {NODES_MAX} KubeNodes")));
-            }
-        }
+        let selection = Selection { path: NODES, fields: "", noun: "KubeNodes" };
+        let keep = |node: Node| Ok(KubeNode::from(node));
+        let mut nodes = self.list::<_, _, NODES_PER_PAGE>(&selection, NODES_MAX, keep).await?.items;
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(nodes)
     }
 
-    /// Deletes the KubeNode with this name; returns `false` if there was none.
-    ///
-    /// Stop the kubelet first. A kubelet that still runs creates the KubeNode again when it restarts, and then without its cordon
-    /// (measured).
-    pub async fn delete_kube_node(&self, name: &str) -> Result<bool, KubeError> {
-        check_object_name(name)?;
-        let call = Call::delete(format!("{NODES}/{name}?propagationPolicy=Background"));
+    /// Returns the KubeNode with this name; fails with [`KubeError::NoKubeNode`] if there is none.
+    pub async fn kube_node(&self, name: &str) -> Result<KubeNode, KubeError> {
+        let call = Call::get(node_path(name)?).up_to(EVENT_BYTES_MAX);
+        let answer = self.calls.make(call).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Err(KubeError::NoKubeNode(name.to_owned()));
+        }
+        answer.object::<Node>().map(KubeNode::from)
+    }
+
+    /// Changes a part of a KubeNode; fails with [`KubeError::NoKubeNode`] if there is none.
+    pub(crate) async fn patch_kube_node(&self, name: &str, change: serde_json::Value) -> Result<(), KubeError> {
+        let call = Call::patch(node_path(name)?, change).up_to(EVENT_BYTES_MAX);
         match self.calls.make(call).await?.success() {
-            Ok(_) => Ok(true),
-            Err(KubeError::NotFound(_)) => Ok(false),
+            Ok(_) => Ok(()),
+            Err(KubeError::NotFound(_)) => Err(KubeError::NoKubeNode(name.to_owned())),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Checks for a DNS subdomain, the form of Node names: the name becomes part of a path.
-fn check_object_name(name: &str) -> Result<(), KubeError> {
-    let may = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-    let is_name = (1..=253).contains(&name.len()) && name.bytes().all(may) && !name.starts_with('.');
-    if is_name { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} is not a valid name of a KubeNode"))) }
+/// Returns the API path of a KubeNode. Checks the name, which becomes a part of the path.
+pub(crate) fn node_path(name: &str) -> Result<String, KubeError> {
+    if is_object_name(name) {
+        Ok(format!("{NODES}/{name}"))
+    } else {
+        Err(KubeError::Refusal(format!("{name:?} is not a valid name of a KubeNode")))
+    }
 }
 
 #[cfg(test)]
@@ -259,9 +281,23 @@ mod tests {
 
     #[test]
     fn a_name_that_would_leave_its_path_is_refused() {
-        for bad in ["", "a/b", "..", "../x", "A", "a?b", "a%2f", &"a".repeat(254)] {
-            assert!(check_object_name(bad).is_err(), "{bad:?}");
-        }
-        assert!(check_object_name("gpu-1.example").is_ok());
+        assert!(matches!(node_path("../x"), Err(KubeError::Refusal(_))));
+        assert_eq!(node_path("gpu-1.example").unwrap(), "/api/v1/nodes/gpu-1.example");
+    }
+
+    #[test]
+    fn labels_and_taints_are_read_up_to_their_limits() {
+        let read = |labels: usize, taints: usize| {
+            let labels: BTreeMap<_, _> = (0..labels).map(|n| (format!("example.com/l{n}"), "yes")).collect();
+            let taint =
+                serde_json::json!({"key": "gpu", "value": "no\nline", "effect": "NoSchedule", "timeAdded": "x"});
+            let node = serde_json::json!({"metadata": {"labels": labels}, "spec": {"taints": vec![taint; taints]}});
+            serde_json::from_value::<Node>(node).map(KubeNode::from)
+        };
+        let node = read(LABELS_MAX, TAINTS_MAX).unwrap();
+        assert_eq!((node.labels.len(), node.labels["example.com/l7"].as_str()), (LABELS_MAX, "yes"));
+        assert_eq!(node.taints[0], Taint { key: "gpu".into(), value: "no line".into(), effect: "NoSchedule".into() });
+        assert!(read(LABELS_MAX + 1, 0).is_err() && read(0, TAINTS_MAX + 1).is_err());
+        assert!(read(0, 0).unwrap().labels.is_empty());
     }
 }

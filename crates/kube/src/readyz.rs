@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use crate::{
     calls::Call,
     cluster::{Cluster, Progress},
-    error::{KubeError, bounded},
+    error::KubeError,
+    text::bounded,
 };
 
 /// The result of `/readyz?verbose`.

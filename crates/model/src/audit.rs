@@ -121,6 +121,8 @@ text_enum! {
         WorkloadDecommission = "workload.decommission",
         /// A failed operation was resumed.
         WorkloadResume = "workload.resume",
+        /// A workload's controller reported another health of members.
+        WorkloadReport = "workload.report",
         /// An operation with parameters was requested.
         OperationStart = "operation.start",
         /// An operation was cancelled.

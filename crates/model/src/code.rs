@@ -49,6 +49,22 @@ text_enum! {
         OperationInProgress = "operation_in_progress",
         /// The object's state does not allow the request, or another request changed the object at the same time.
         StateConflict = "state_conflict",
+        /// A cluster keeps its only server until it is decommissioned.
+        LastServer = "last_server",
+        /// The last ready agent is drained or removed only with `force`.
+        LastAgent = "last_agent",
+        /// The workload has no member of that name, or its state does not allow the request.
+        MemberUnknown = "member_unknown",
+        /// The request would change nothing.
+        NothingToDo = "nothing_to_do",
+        /// The plan is no longer the one whose digest the request names.
+        PlanChanged = "plan_changed",
+        /// The app is never restarted as a whole; repair and reconcile say what they do.
+        RestartUnsupported = "restart_unsupported",
+        /// The report is older than the workload's present generation, or than an earlier report.
+        ReportStale = "report_stale",
+        /// The workload's controller reported that a member is degraded or failed.
+        ControllerReported = "controller_reported",
         /// The placement is invalid; the response lists the reasons.
         PlacementInvalid = "placement_invalid",
         /// The server allocation is missing.
@@ -165,6 +181,12 @@ text_enum! {
         ClusterUnreachable = "cluster_unreachable",
         /// The cluster is not ready for the request yet.
         ClusterNotReady = "cluster_not_ready",
+        /// The cluster has no KubeNode of that name.
+        KubeNodeMissing = "kube_node_missing",
+        /// Pods on a KubeNode are evicted only with a flag that the drain does not have.
+        DrainRefused = "drain_refused",
+        /// The time of a drain passed while a budget held pods or evicted pods had not ended.
+        DrainBlocked = "drain_blocked",
         /// The workload does not offer a kubeconfig of that kind.
         AccessKindUnknown = "access_kind_unknown",
         /// The data directory was in use before, but the store holds no platform.
@@ -254,7 +276,10 @@ impl ExitStatus {
     /// Every exit status with its meaning. `docs/cli.md` prints this table.
     pub const TABLE: &[(Self, &str)] = &[
         (Self::Done, "done"),
-        (Self::Failed, "failed for any other reason; an awaited operation ended without success"),
+        (
+            Self::Failed,
+            "failed for any other reason; an awaited operation ended without success; workload diff found a difference",
+        ),
         (Self::Usage, "invalid arguments, settings or configuration file, also if the control plane finds it"),
         (Self::NotFound, "an object, a context or an error code does not exist"),
         (Self::Refused, "the request was refused for another reason before it changed anything"),
@@ -289,12 +314,13 @@ impl Code {
             Self::Unauthenticated => 401,
             Self::Forbidden | Self::OneTimeTokenOnly | Self::EnrollmentTokenMismatch | Self::CertificateExpired => 403,
             Self::RateLimited | Self::NodeBusy => 429,
-            Self::NotFound | Self::PackagesMissing => 404,
+            Self::NotFound | Self::PackagesMissing | Self::KubeNodeMissing => 404,
             Self::MethodNotAllowed => 405,
             Self::BodyTooSlow => 408,
             Self::NameTaken
             | Self::OperationInProgress
             | Self::StateConflict
+            | Self::ReportStale
             | Self::AllocationInUse
             | Self::ClockSkewed
             | Self::NodeUnavailable
@@ -313,6 +339,13 @@ impl Code {
             | Self::ClusterNotReady
             | Self::DataDirInUse
             | Self::RestoreUnfinished
+            | Self::LastServer
+            | Self::LastAgent
+            | Self::MemberUnknown
+            | Self::NothingToDo
+            | Self::PlanChanged
+            | Self::RestartUnsupported
+            | Self::DrainBlocked
             | Self::AddressInUse => 409,
             Self::OneTimeTokenUsed | Self::EnrollmentUsed | Self::EnrollmentExpired | Self::EventsArchived => 410,
             Self::PreconditionFailed => 412,
@@ -348,10 +381,12 @@ impl Code {
             | Self::TaskUnknown
             | Self::TaskParamsInvalid
             | Self::TaskResultInvalid
+            | Self::DrainRefused
             | Self::AccessKindUnknown => 422,
             Self::TaskInterrupted
             | Self::TaskCancelled
             | Self::OperationCancelled
+            | Self::ControllerReported
             | Self::StoreTooNew
             | Self::StoreMissing
             | Self::StoreDamaged

@@ -97,6 +97,8 @@ text_enum! {
         WorkloadRequested = "workload.requested",
         /// A workload's lifecycle, phase, health or recovery changed.
         WorkloadChanged = "workload.changed",
+        /// A workload's controller reported something new.
+        WorkloadReported = "workload.reported",
         /// A member changed state or health.
         MemberChanged = "member.changed",
         /// An operation began.

@@ -11,8 +11,10 @@ text_enum! {
     FaultClass {
         /// The platform can repeat the same step unchanged.
         Retryable = "retryable",
+        /// A repair removes the cause: it restarts or reinstalls services, so a person decides when.
+        Repairable = "repairable",
         /// A person must look into it, and possibly change something outside the platform, before the operation is resumed.
-        Manual = "manual" | "repairable",
+        Manual = "manual",
         /// Only decommissioning remains.
         Terminal = "terminal",
     }
@@ -79,6 +81,27 @@ impl NextAction {
         Self::with_command(format!("resume: {reason}"), format!("gpuaas workload resume {workload}"))
     }
 
+    /// Repair one member of the workload, because of `reason`.
+    pub fn repair_member(reason: &str, workload: impl Display, member: &str) -> Self {
+        Self::with_command(
+            format!("repair {member}: {reason}"),
+            format!("gpuaas workload repair {workload} --scope member --member {member}"),
+        )
+    }
+
+    /// Repair the control plane of the workload's cluster, because of `reason`.
+    pub fn repair_control_plane(reason: &str, workload: impl Display) -> Self {
+        Self::with_command(
+            format!("repair the control plane: {reason}"),
+            format!("gpuaas workload repair {workload} --scope control-plane"),
+        )
+    }
+
+    /// Reconcile the workload, because of `reason`: restarts nothing.
+    pub fn reconcile(reason: &str, workload: impl Display) -> Self {
+        Self::with_command(format!("reconcile: {reason}"), format!("gpuaas workload reconcile {workload}"))
+    }
+
     /// Decommission the workload and deploy it again, because of `reason`.
     pub fn redeploy(reason: &str, workload: impl Display) -> Self {
         Self::with_command(
@@ -95,12 +118,56 @@ impl NextAction {
         )
     }
 
+    /// Let a member accept work again, or resume what moves its work.
+    pub fn uncordon_or_resume(workload: impl Display, member: &str) -> Self {
+        Self::with_command(
+            format!("let it accept work again: gpuaas workload uncordon-member {workload} {member}; or resume"),
+            format!("gpuaas workload resume {workload}"),
+        )
+    }
+
+    /// Let a member accept work again, because of `reason`.
+    pub fn uncordon_member(reason: &str, workload: impl Display, member: &str) -> Self {
+        let command = format!("gpuaas workload uncordon-member {workload} {member}");
+        Self::with_command(format!("let {member} accept work again: {reason}"), command)
+    }
+
+    /// Start a stopped workload.
+    pub fn start(workload: impl Display) -> Self {
+        Self::with_command("start it", format!("gpuaas workload start {workload}"))
+    }
+
+    /// Wait for an operation that is under way.
+    pub fn watch(operation: impl Display) -> Self {
+        Self::with_command("wait: an operation is under way", format!("gpuaas operation watch {operation}"))
+    }
+
+    /// Decommission the workload, because of `reason`.
+    pub fn decommission(reason: &str, workload: impl Display) -> Self {
+        Self::with_command(format!("decommission it: {reason}"), format!("gpuaas workload decommission {workload}"))
+    }
+
+    /// Take a kubeconfig of the workload's cluster to do `what` there.
+    pub fn use_kubectl(what: &str, workload: impl Display) -> Self {
+        Self::with_command(format!("{what} with kubectl"), format!("gpuaas workload kubeconfig {workload} --merge"))
+    }
+
+    /// Compare again, because of `reason`.
+    pub fn compare_again(reason: &str, workload: impl Display) -> Self {
+        Self::with_command(format!("compare again: {reason}"), format!("gpuaas workload diff {workload}"))
+    }
+
     /// Read the log of a member.
     pub fn read_log(workload: impl Display, member: &str) -> Self {
         Self::with_command(
             format!("see the log of {member}"),
             format!("gpuaas workload logs {workload} --member {member}"),
         )
+    }
+
+    /// Look at a workload for `purpose`.
+    pub fn show_workload(purpose: &str, workload: impl Display) -> Self {
+        Self::with_command(purpose, format!("gpuaas workload show {workload}"))
     }
 
     /// Inspect a node for `purpose`.

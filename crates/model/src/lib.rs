@@ -19,6 +19,7 @@ mod fix;
 mod id;
 mod install;
 mod line;
+mod log;
 mod member;
 mod name;
 mod node;
@@ -51,6 +52,7 @@ pub use id::{
 };
 pub use install::InstallFault;
 pub use line::{LINE_FORMAT, Line, LineError, is_invisible, visible};
+pub use log::{LogPosition, LogSource};
 pub use member::{MemberEvent, MemberPlace, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, EnrolledNode, NodeEvent, NodeState};

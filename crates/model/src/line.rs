@@ -79,6 +79,10 @@ impl Line {
     pub const LABEL_VALUE: Self = Self { what: "a label's value", characters_min: 0, characters_max: 253 };
     /// Source of a release.
     pub const SOURCE: Self = Self { what: "a source", characters_min: 1, characters_max: 4_096 };
+    /// What a controller says about a member.
+    pub const REPORT_MESSAGE: Self = Self { what: "a message", characters_min: 1, characters_max: 500 };
+    /// What a controller saw of a member, for example a line of a log.
+    pub const REPORT_EVIDENCE: Self = Self { what: "evidence", characters_min: 1, characters_max: 1_000 };
     /// Search text.
     pub const SEARCH_TEXT: Self = Self { what: "a search text", characters_min: 0, characters_max: 256 };
 

@@ -163,8 +163,8 @@ impl MemberState {
     /// Returns the state after `event` at `now`, or an error if the event is illegal in this state.
     ///
     /// A failed member can be prepared, bootstrapped or joined again (by a repair or a resume), can recover by itself, and can be removed.
-    /// A ready member can be prepared again (by an upgrade or a reinstallation). A drained member becomes ready when it accepts work again.
-    /// An interrupted bring-up or removal can begin again.
+    /// A ready member can be prepared again (by an upgrade or a reinstallation). A drained member becomes ready when it accepts work again,
+    /// also if its draining did not end. An interrupted bring-up, draining, stop or removal can begin again.
     pub fn on(&self, event: MemberEvent, now: Timestamp) -> Result<Self, IllegalTransition> {
         use {MemberEvent as E, MemberState as S};
         match (self, event) {
@@ -174,6 +174,9 @@ impl MemberState {
                 | S::Bootstrapping { .. }
                 | S::Joining { .. }
                 | S::Ready { .. }
+                | S::Stopped { .. }
+                | S::Draining { .. }
+                | S::Drained { .. }
                 | S::Failed { .. },
                 E::Prepare,
             ) => Ok(S::Preparing { since: now }),
@@ -182,11 +185,22 @@ impl MemberState {
             }
             (S::Preparing { .. } | S::Joining { .. } | S::Failed { .. }, E::Join) => Ok(S::Joining { since: now }),
             (
-                S::Bootstrapping { .. } | S::Joining { .. } | S::Stopped { .. } | S::Drained { .. } | S::Failed { .. },
+                S::Bootstrapping { .. }
+                | S::Joining { .. }
+                | S::Ready { .. }
+                | S::Stopped { .. }
+                | S::Draining { .. }
+                | S::Drained { .. }
+                | S::Failed { .. },
                 E::BecameReady,
             ) => Ok(S::Ready { since: now }),
-            (S::Ready { .. }, E::Stopped) => Ok(S::Stopped { since: now }),
-            (S::Ready { .. } | S::Failed { .. }, E::Drain) => Ok(S::Draining { since: now }),
+            (
+                S::Ready { .. } | S::Stopped { .. } | S::Draining { .. } | S::Drained { .. } | S::Failed { .. },
+                E::Stopped,
+            ) => Ok(S::Stopped { since: now }),
+            (S::Ready { .. } | S::Draining { .. } | S::Drained { .. } | S::Failed { .. }, E::Drain) => {
+                Ok(S::Draining { since: now })
+            }
             (S::Draining { .. }, E::Drained) => Ok(S::Drained { since: now }),
             (
                 S::Pending
@@ -201,7 +215,8 @@ impl MemberState {
                 | S::Failed { .. },
                 E::Remove,
             ) => Ok(S::Removing { since: now }),
-            (S::Removing { .. }, E::Removed) => Ok(S::Removed),
+            // Its removal failed at first, and its node was found clean later.
+            (S::Removing { .. } | S::Failed { .. }, E::Removed) => Ok(S::Removed),
             (
                 S::Pending
                 | S::Preparing { .. }

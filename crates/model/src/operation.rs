@@ -9,8 +9,10 @@ text_enum! {
         Deploy = "deploy",
         /// Adds one member.
         AddMember = "add_member",
-        /// Moves work off a member.
+        /// Moves work off a member and keeps new work away.
         DrainMember = "drain_member",
+        /// Lets a drained member accept work again.
+        UncordonMember = "uncordon_member",
         /// Removes a member.
         RemoveMember = "remove_member",
         /// Replaces a member's node with another.
@@ -44,6 +46,7 @@ impl OperationKind {
             Self::AddMember => Some("gpuaas workload add-member --help"),
             Self::Decommission => Some("gpuaas workload decommission --help"),
             Self::DrainMember
+            | Self::UncordonMember
             | Self::RemoveMember
             | Self::ReplaceMember
             | Self::Stop

@@ -1,6 +1,6 @@
 //! Authenticated callers.
 
-use crate::{Permission, ProjectId, Role, ServiceAccountId, TokenId};
+use crate::{Permission, ProjectId, Role, ServiceAccountId, TokenId, WorkloadId};
 
 /// An authenticated caller of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Principal {
     pub project: Option<ProjectId>,
     /// The caller's service account; `None` for a person.
     pub service_account: Option<ServiceAccountId>,
+    /// The only workload that exists for the caller; `None` unless its role acts for one ([`Role::is_of_workload`]).
+    pub workload: Option<WorkloadId>,
 }
 
 impl Principal {
@@ -29,5 +31,36 @@ impl Principal {
     /// Returns true if objects of `project` are visible to the caller.
     pub fn sees(&self, project: ProjectId) -> bool {
         self.role.is_of_platform() || self.project == Some(project)
+    }
+
+    /// Returns true if this workload of `project`, with its members, operations and events, is visible to the caller.
+    pub fn sees_workload(&self, project: ProjectId, workload: WorkloadId) -> bool {
+        self.sees(project) && (!self.role.is_of_workload() || self.workload == Some(workload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn controller_sees_its_workload_alone_and_none_without_one() {
+        let [ours, theirs] = [1, 2].map(|number| ProjectId::from_uuid(Uuid::from_u128(number)));
+        let [own, other] = [3, 4].map(|number| WorkloadId::from_uuid(Uuid::from_u128(number)));
+        let caller = |role, workload| Principal {
+            token: TokenId::from_uuid(Uuid::from_u128(5)),
+            name: "service-account/watcher".to_owned(),
+            role,
+            project: Some(ours),
+            service_account: None,
+            workload,
+        };
+        let controller = caller(Role::AppController, Some(own));
+        assert!(controller.sees_workload(ours, own));
+        assert!(!controller.sees_workload(ours, other) && !controller.sees_workload(theirs, own));
+        assert!(!caller(Role::AppController, None).sees_workload(ours, own), "without a workload it sees none");
+        assert!(caller(Role::Viewer, None).sees_workload(ours, other));
     }
 }

@@ -21,18 +21,24 @@ text_enum! {
         Viewer = "viewer",
         /// Reads the audit of one project and the objects that it names; changes nothing.
         Auditor = "auditor",
+        /// Reads one workload and reports what its members do: for an app's own controller, as a service account.
+        AppController = "app-controller",
     }
 }
 
 text_enum! {
     /// One permission. Every API operation requires exactly one.
     Permission {
-        /// See the caller's identity and the contents of the caller's projects.
+        /// See the contents of the caller's projects.
         ProjectRead = "project.read",
+        /// See the caller's identity, and workloads with their members, operations and events.
+        WorkloadsRead = "workloads.read",
         /// Read journals of a workload's members.
         LogsRead = "logs.read",
         /// Deploy, scale out and decommission workloads.
         WorkloadsWrite = "workloads.write",
+        /// Report phase, progress and health of a workload, as its controller: the role `app-controller` alone uses it.
+        WorkloadsReport = "workloads.report",
         /// Cancel or resume operations.
         OperationsControl = "operations.control",
         /// Take a read-only kubeconfig.
@@ -69,7 +75,22 @@ impl Role {
     pub const fn is_of_platform(self) -> bool {
         match self {
             Self::PlatformAdmin | Self::PlatformOperator | Self::PlatformAuditor | Self::PlatformMetrics => true,
-            Self::ProjectAdmin | Self::ProjectMember | Self::Viewer | Self::Auditor => false,
+            Self::ProjectAdmin | Self::ProjectMember | Self::Viewer | Self::Auditor | Self::AppController => false,
+        }
+    }
+
+    /// Returns true if the role acts for exactly one workload. Only service accounts have such a role.
+    pub const fn is_of_workload(self) -> bool {
+        match self {
+            Self::AppController => true,
+            Self::PlatformAdmin
+            | Self::PlatformOperator
+            | Self::PlatformAuditor
+            | Self::PlatformMetrics
+            | Self::ProjectAdmin
+            | Self::ProjectMember
+            | Self::Viewer
+            | Self::Auditor => false,
         }
     }
 
@@ -80,6 +101,7 @@ impl Role {
             Self::PlatformAdmin => true,
             Self::PlatformOperator => match permission {
                 P::ProjectRead
+                | P::WorkloadsRead
                 | P::LogsRead
                 | P::OperationsControl
                 | P::AuditRead
@@ -90,6 +112,7 @@ impl Role {
                 | P::AllocationsWrite
                 | P::ArtifactsWrite => true,
                 P::WorkloadsWrite
+                | P::WorkloadsReport
                 | P::AccessView
                 | P::AccessTake
                 | P::AccessBreakGlass
@@ -99,19 +122,27 @@ impl Role {
             },
             // Its tokens see no journals and no kubeconfigs: an audit needs the names of objects, not a tenant's data.
             Self::PlatformAuditor => {
-                matches!(permission, P::ProjectRead | P::AuditRead | P::ArchivesRead | P::PlatformRead)
+                matches!(
+                    permission,
+                    P::ProjectRead | P::WorkloadsRead | P::AuditRead | P::ArchivesRead | P::PlatformRead
+                )
             }
             Self::PlatformMetrics => matches!(permission, P::MetricsRead),
             Self::ProjectAdmin => match permission {
-                P::AccessBreakGlass | P::TokensWrite => true,
+                // Without it, it could not create a controller. Only controllers use it.
+                P::AccessBreakGlass | P::TokensWrite | P::WorkloadsReport => true,
                 _ => Self::ProjectMember.allows(permission),
             },
             Self::ProjectMember => match permission {
                 P::WorkloadsWrite | P::OperationsControl | P::AccessTake | P::AuditRead => true,
                 _ => Self::Viewer.allows(permission),
             },
-            Self::Viewer => matches!(permission, P::ProjectRead | P::LogsRead | P::AccessView),
-            Self::Auditor => matches!(permission, P::ProjectRead | P::AuditRead),
+            Self::Viewer => {
+                matches!(permission, P::ProjectRead | P::WorkloadsRead | P::LogsRead | P::AccessView)
+            }
+            Self::Auditor => matches!(permission, P::ProjectRead | P::WorkloadsRead | P::AuditRead),
+            // Only these: a route for projects, added later, is closed to controllers without a further rule.
+            Self::AppController => matches!(permission, P::WorkloadsRead | P::WorkloadsReport),
         }
     }
 
@@ -140,7 +171,8 @@ mod tests {
                     | Role::PlatformMetrics
                     | Role::ProjectMember
                     | Role::Viewer
-                    | Role::Auditor => false,
+                    | Role::Auditor
+                    | Role::AppController => false,
                 };
                 assert_eq!(granted, expected, "{role} grants {other}");
             }
@@ -153,12 +185,21 @@ mod tests {
         for role in [Role::Auditor, Role::PlatformAuditor] {
             assert!(role.allows(P::AuditRead) && role.allows(P::ProjectRead), "{role}");
             for permission in Permission::ALL.iter().filter(|permission| role.allows(**permission)) {
-                let reads = [P::ProjectRead, P::AuditRead, P::ArchivesRead, P::PlatformRead];
+                let reads = [P::ProjectRead, P::WorkloadsRead, P::AuditRead, P::ArchivesRead, P::PlatformRead];
                 assert!(reads.contains(permission), "{role} has {permission}");
             }
         }
         // Archives contain the history of all projects.
         assert!(!Role::Auditor.allows(P::ArchivesRead) && !Role::Auditor.allows(P::PlatformRead));
+    }
+
+    #[test]
+    fn controller_has_no_permission_of_a_project() {
+        use Permission as P;
+        for permission in Permission::ALL {
+            let expected = matches!(permission, P::WorkloadsRead | P::WorkloadsReport);
+            assert_eq!(Role::AppController.allows(*permission), expected, "{permission}");
+        }
     }
 
     #[test]

@@ -23,8 +23,10 @@ text_enum! {
         Rke2Configure = "rke2.configure",
         /// Starts the unit and follows it until it is up.
         Rke2Start = "rke2.start",
-        /// Stops the unit.
+        /// Stops the unit and ends what it leaves running.
         Rke2Stop = "rke2.stop",
+        /// Enables the unit, and lifts a mask; starts nothing.
+        Rke2Enable = "rke2.enable",
         /// Reports the unit's state with evidence.
         Rke2Observe = "rke2.observe",
         /// Reads the admin kubeconfig into the sealed store.
@@ -45,6 +47,7 @@ impl TaskType {
             | Self::Rke2Configure
             | Self::Rke2Start
             | Self::Rke2Stop
+            | Self::Rke2Enable
             | Self::Rke2Observe
             | Self::Rke2KubeconfigRead
             | Self::Rke2Uninstall => true,
@@ -56,7 +59,12 @@ impl TaskType {
     /// not count.
     pub const fn touches_app(self) -> bool {
         match self {
-            Self::Rke2Install | Self::Rke2Configure | Self::Rke2Start | Self::Rke2Stop | Self::Rke2Uninstall => true,
+            Self::Rke2Install
+            | Self::Rke2Configure
+            | Self::Rke2Start
+            | Self::Rke2Stop
+            | Self::Rke2Enable
+            | Self::Rke2Uninstall => true,
             Self::Noop
             | Self::Inspect
             | Self::Preflight
@@ -117,7 +125,7 @@ mod tests {
     fn install_configure_start_stop_and_uninstall_touch_an_app() {
         use TaskType as T;
         let changing = T::ALL.iter().copied().filter(|task| task.touches_app());
-        let expected = [T::Rke2Install, T::Rke2Configure, T::Rke2Start, T::Rke2Stop, T::Rke2Uninstall];
+        let expected = [T::Rke2Install, T::Rke2Configure, T::Rke2Start, T::Rke2Stop, T::Rke2Enable, T::Rke2Uninstall];
         assert_eq!(changing.collect::<Vec<_>>(), expected);
     }
 }

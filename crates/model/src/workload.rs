@@ -56,7 +56,9 @@ text_enum! {
         /// The platform updates its records, without touching services.
         Reconciling = "reconciling",
         /// The ended operation can be resumed without any other change.
-        Resumable = "resumable" | "repair_available",
+        Resumable = "resumable",
+        /// A repair recovers it; a person decides when, because it restarts or reinstalls services.
+        RepairAvailable = "repair_available",
         /// A person must look into it, and possibly change something outside the platform, first.
         ManualIntervention = "manual_intervention",
         /// Cannot be recovered; only decommissioning remains.

@@ -1,11 +1,12 @@
 //! The interface of an app to the planner and the engine. All of it is pure; the calls to the app's cluster are the engine's
 //! `AppEffects`.
 
-use gpuaas_model::{Fault, Health, MemberId, Reason};
+use gpuaas_model::{Fault, Health, MemberId, OperationKind, Reason};
 use gpuaas_wire::task::{Preflight, TaskDefinition, TaskFailure, UnitReport};
 use serde_json::Value;
 
 use crate::{
+    difference::Difference,
     manifest::Manifest,
     placement::{Candidate, Placed},
     plan::{Plan, StepKey, StepSpec},
@@ -41,6 +42,16 @@ pub trait App: Send + Sync {
     /// Returns the secrets that must exist before the first step.
     fn initial_secrets(&self) -> Vec<SecretSpec>;
 
+    /// Returns the members that an operation on a deployed workload is about, or why there are none. The engine has checked `request`
+    /// against the manifest.
+    fn subjects(&self, request: &OperationRequest, workload: &WorkloadView) -> Result<Subjects, PlanRefusal>;
+
+    /// Returns the operations that can be requested for this member, if the workload's lifecycle allows them and with every flag that such a
+    /// request can set. None by default.
+    fn member_operations(&self, _member: &MemberView, _workload: &WorkloadView) -> Vec<OperationKind> {
+        Vec::new()
+    }
+
     /// Returns the steps of an operation. The engine has checked `request` against the manifest. `targets` are the members that it is
     /// about; for a deployment, all.
     fn plan(
@@ -56,8 +67,13 @@ pub trait App: Send + Sync {
         None
     }
 
-    /// Renders the parameters of one attempt of a task or cluster call from the present state.
-    fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError>;
+    /// Renders the parameters of one attempt of a task or cluster call from the operation's request and the present state.
+    fn render(
+        &self,
+        step: &StepSpec,
+        request: &OperationRequest,
+        workload: &WorkloadView,
+    ) -> Result<Value, RenderError>;
 
     /// Returns the outputs of a successful step. Fails if the result is not what the step must return; this fails the attempt.
     fn step_outputs(
@@ -75,6 +91,43 @@ pub trait App: Send + Sync {
 
     /// Derives the health of a member from its unit's report.
     fn judge(&self, member: &MemberView, workload: &WorkloadView, report: &UnitReport) -> (Health, Option<Fault>);
+
+    /// Says what a step does and what it interrupts, for people who read a plan before they start it.
+    fn describe(&self, step: &StepSpec, request: &OperationRequest, workload: &WorkloadView) -> StepText;
+
+    /// Returns how the cluster deviates from what the workload's rows want. `observed` is what the app's effects observed. Fails if it is
+    /// not what they return.
+    fn compare(&self, workload: &WorkloadView, observed: &Value) -> Result<Vec<Difference>, TaskFailure>;
+
+    /// Returns what no comparison looks at, in sentences that name the command that does.
+    fn not_compared(&self) -> Vec<String>;
+}
+
+/// What a step does, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepText {
+    /// Continues "it would": what the step does, without its node.
+    pub does: String,
+    /// What it interrupts, in one sentence; `None` if nothing.
+    pub interrupts: Option<String>,
+}
+
+/// The members that an operation is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Subjects {
+    /// Members of the workload.
+    pub existing: Vec<MemberId>,
+    /// Members that the operation adds first; `None` if it adds none.
+    pub added: Option<AddedMembers>,
+}
+
+/// Members that an operation adds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddedMembers {
+    /// Their placement, in the app's schema for additional members.
+    pub intent: Value,
+    /// The parameter that requests them, for example `parameters.by`; refusals of the placement name it.
+    pub field: String,
 }
 
 /// A secret that the platform creates at deployment: random lower-case hex.

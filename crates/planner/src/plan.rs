@@ -140,6 +140,8 @@ pub struct StepSpec {
     pub on_first_start: Option<MemberEvent>,
     /// Event of the member when the step succeeds.
     pub on_success: Option<MemberEvent>,
+    /// True if the member keeps its state when the step fails: the step moves work or changes records, and the member serves its role on.
+    pub spares_member: bool,
     /// Longest time of one attempt, in milliseconds. Every step has a deadline, so that nothing waits forever.
     pub deadline_ms: u64,
     /// Attempts and waits.

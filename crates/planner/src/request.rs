@@ -86,8 +86,20 @@ pub enum PlanRefusal {
     #[error("parameters refused")]
     Parameters(Vec<Reason>),
     /// The workload's present state does not allow the operation.
-    #[error("{0}")]
-    NotNow(String),
+    #[error("{}", .0.detail)]
+    Refused(Box<Reason>),
+}
+
+impl PlanRefusal {
+    /// Refuses with this code what `field` requests; `next` is what the caller can do.
+    pub fn refused(field: &str, code: Code, detail: impl Into<String>, next: impl Into<String>) -> Self {
+        Self::Refused(Box::new(Reason {
+            field: field.to_owned(),
+            code,
+            detail: detail.into(),
+            next: Some(next.into()),
+        }))
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_model::{OperationState, StepState, Timestamp};
 
-use crate::plan::{FailureScope, StepKey, StepSpec};
+use crate::plan::{FailureScope, RecordKind, StepAction, StepKey, StepSpec};
 
 /// A step with its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ impl Ending {
 ///
 /// A step runs when all steps in its `needs` have succeeded and all in its `after` have ended. It is skipped as soon as one of its `needs`
 /// can no longer succeed, when the [operation has failed](operation_failed) (unless the step has an `after`), or when the operation is
-/// cancelled before the step begins. Running attempts continue to their end.
+/// cancelled before the step begins. Running attempts continue to their end. A milestone has no effect that a cancellation could prevent: it
+/// is reached when its needs were met nevertheless.
 pub fn schedule(steps: &[StepProgress], cancelled: bool, now: Timestamp) -> Schedule {
     let states: BTreeMap<&StepKey, StepState> = steps.iter().map(|step| (&step.spec.key, step.state)).collect();
     // Steps with an `after` clean up; they still begin.
@@ -67,7 +68,9 @@ pub fn schedule(steps: &[StepProgress], cancelled: bool, now: Timestamp) -> Sche
     for step in steps {
         match step.state {
             StepState::Pending
-                if cancelled || can_never_run(step, &states) || (failed && step.spec.after.is_empty()) =>
+                if (cancelled && !is_milestone(&step.spec))
+                    || can_never_run(step, &states)
+                    || (failed && step.spec.after.is_empty()) =>
             {
                 next.skip.push(step.spec.key.clone());
             }
@@ -89,6 +92,10 @@ pub fn schedule(steps: &[StepProgress], cancelled: bool, now: Timestamp) -> Sche
         next.ending = Some(ending(steps, cancelled));
     }
     next
+}
+
+fn is_milestone(step: &StepSpec) -> bool {
+    matches!(step.action, StepAction::Record { record: RecordKind::Milestone })
 }
 
 fn may_run(step: &StepProgress, states: &BTreeMap<&StepKey, StepState>) -> bool {

@@ -104,20 +104,37 @@ pub fn fault(
     }
 }
 
-/// Returns the fault of a member that a cancelled operation left unfinished: no operation changes it any more. `None` for other members.
-pub fn cancelled_member(member: &MemberView, kind: OperationKind, workload: &WorkloadView) -> Option<Fault> {
+/// Returns the fault of a member that an operation left unfinished when it ended without success: no operation changes it any more. `cause`
+/// is the operation's own fault, if a step failed. `None` for other members.
+pub fn unfinished_member(
+    member: &MemberView,
+    kind: OperationKind,
+    cause: Option<&Fault>,
+    workload: &WorkloadView,
+) -> Option<Fault> {
     let of_member = || {
         let next = NextAction::resume("the operation continues with what is missing", &workload.name);
-        cancellation(format!("{}: operation {kind} was cancelled", member.name), next)
+        match cause {
+            Some(cause) => Fault {
+                summary: format!("{}: operation {kind} ended before it: {}", member.name, cause.summary),
+                next,
+                ..cause.clone()
+            },
+            None => cancellation(format!("{}: operation {kind} was cancelled", member.name), next),
+        }
     };
     match member.state {
         MemberState::Pending
         | MemberState::Preparing { .. }
         | MemberState::Bootstrapping { .. }
         | MemberState::Joining { .. }
-        | MemberState::Draining { .. }
-        | MemberState::Removing { .. } => Some(cancelled(kind, workload).unwrap_or_else(of_member)),
-        MemberState::Ready { .. }
+        | MemberState::Removing { .. } => match cause {
+            Some(_) => Some(of_member()),
+            None => Some(cancelled(kind, workload).unwrap_or_else(of_member)),
+        },
+        // A member whose draining was cancelled serves its role.
+        MemberState::Draining { .. }
+        | MemberState::Ready { .. }
         | MemberState::Stopped { .. }
         | MemberState::Drained { .. }
         | MemberState::Removed
@@ -125,12 +142,23 @@ pub fn cancelled_member(member: &MemberView, kind: OperationKind, workload: &Wor
     }
 }
 
-/// Returns what a cancelled deployment or removal left on the nodes; `None` for other operations.
+/// Returns what a cancelled operation left; `None` if it left nothing that needs an explanation.
 fn cancelled(kind: OperationKind, workload: &WorkloadView) -> Option<Fault> {
     let what = match kind {
         OperationKind::Deploy => "deployment",
         OperationKind::Decommission => "removal",
-        _ => return None,
+        OperationKind::Stop | OperationKind::Start => return Some(cancelled_halfway(kind, workload)),
+        OperationKind::DrainMember | OperationKind::RemoveMember | OperationKind::ReplaceMember => {
+            return cancelled_drain(kind, workload);
+        }
+        OperationKind::AddMember
+        | OperationKind::UncordonMember
+        | OperationKind::Reconcile
+        | OperationKind::Repair
+        | OperationKind::Upgrade
+        | OperationKind::Snapshot
+        | OperationKind::Restore
+        | OperationKind::RotateCertificates => return None,
     };
     let touched = workload.members.iter().filter(|member| member.touched && member.state != MemberState::Removed);
     let left: Vec<String> = touched.map(|member| format!("{} on {}", member.name, member.machine.name)).collect();
@@ -139,6 +167,22 @@ fn cancelled(kind: OperationKind, workload: &WorkloadView) -> Option<Fault> {
         left => format!("it may have left files and services of {}", left.join(", ")),
     };
     Some(cancellation(format!("the {what} was cancelled; {left}"), NextAction::resume_or_remove(&workload.name)))
+}
+
+/// Explains a stop or start that ended between its members.
+fn cancelled_halfway(kind: OperationKind, workload: &WorkloadView) -> Fault {
+    let stopped = |member: &&MemberView| matches!(member.state, MemberState::Stopped { .. });
+    let stopped: Vec<&str> = workload.members.iter().filter(stopped).map(|member| member.name.as_str()).collect();
+    let which = if stopped.is_empty() { "no member".to_owned() } else { stopped.join(", ") };
+    let next = NextAction::resume(&format!("the {kind} continues with the other members"), &workload.name);
+    cancellation(format!("the {kind} was cancelled; stopped: {which}"), next)
+}
+
+/// Explains a member that a cancelled operation left without new work.
+fn cancelled_drain(kind: OperationKind, workload: &WorkloadView) -> Option<Fault> {
+    let member = workload.members.iter().find(|member| matches!(member.state, MemberState::Draining { .. }))?;
+    let next = NextAction::uncordon_or_resume(&workload.name, &member.name);
+    Some(cancellation(format!("{kind} was cancelled; {} accepts no new work", member.name), next))
 }
 
 fn cancellation(summary: String, next: NextAction) -> Fault {
@@ -161,10 +205,11 @@ fn lifecycle(before: Lifecycle, operation: &OperationView<'_>) -> Lifecycle {
         (K::Stop, S::Queued | S::Running | S::Waiting) => Lifecycle::Stopping,
         (K::Stop, S::Succeeded) => Lifecycle::Stopped,
         (K::Start, S::Queued | S::Running | S::Waiting) => Lifecycle::Starting,
-        (K::Start, S::Succeeded) => Lifecycle::Running,
+        (K::Start | K::Repair, S::Succeeded) => Lifecycle::Running,
         (
             K::AddMember
             | K::DrainMember
+            | K::UncordonMember
             | K::RemoveMember
             | K::ReplaceMember
             | K::Stop
@@ -197,11 +242,7 @@ fn progress(operation: &OperationView<'_>) -> Progress {
 
 /// Derives the health. Members that are not well make a running workload `degraded`, never `failed`.
 fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
-    let unwell = |member: &MemberView| {
-        member.is_present()
-            && (matches!(member.state, MemberState::Failed { .. })
-                || matches!(member.health, Health::Degraded | Health::Failed))
-    };
+    let unwell = |member: &MemberView| member.is_present() && member.is_unwell();
     match lifecycle {
         Lifecycle::Failed => Health::Failed,
         Lifecycle::Requested | Lifecycle::Deploying => {
@@ -211,7 +252,9 @@ fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
                 Health::Progressing
             }
         }
-        Lifecycle::Decommissioning | Lifecycle::Stopping | Lifecycle::Starting => Health::Progressing,
+        Lifecycle::Decommissioning | Lifecycle::Stopping | Lifecycle::Starting if busy => Health::Progressing,
+        // The operation ended before its end: some members are stopped and others are not.
+        Lifecycle::Decommissioning | Lifecycle::Stopping | Lifecycle::Starting => Health::Degraded,
         Lifecycle::Stopped => Health::Healthy,
         Lifecycle::Decommissioned | Lifecycle::Cancelled => Health::None,
         Lifecycle::Running => {
@@ -233,27 +276,32 @@ fn recovery(
     workload: &WorkloadView,
     fault: Option<&Fault>,
 ) -> Recovery {
-    if let Some(operation) = operation
-        && !operation.state.is_final()
-        && operation.steps.iter().any(|step| step.state == StepState::Backoff)
-    {
+    let open = operation.filter(|operation| !operation.state.is_final());
+    if open.is_some_and(|open| open.steps.iter().any(|step| step.state == StepState::Backoff)) {
         return Recovery::Retrying;
     }
-    if lifecycle == Lifecycle::Decommissioned || matches!(health, Health::Healthy | Health::Progressing) {
+    if open.is_some_and(|open| open.kind == OperationKind::Reconcile) {
+        return Recovery::Reconciling;
+    }
+    // A member that serves its role can have a fault, too: for example a budget that blocks its draining.
+    let is_well = matches!(health, Health::Healthy | Health::Progressing) && fault.is_none();
+    if lifecycle == Lifecycle::Decommissioned || is_well {
         return Recovery::None;
     }
     let worst = workload
         .members
         .iter()
-        .filter_map(|member| member.state.fault())
+        .filter_map(|member| member.state.fault().or(member.fault.as_ref()))
         .chain(fault)
         .map(|fault| fault.class)
         .max_by_key(|class| match class {
             FaultClass::Retryable => 0,
-            FaultClass::Manual => 1,
-            FaultClass::Terminal => 2,
+            FaultClass::Repairable => 1,
+            FaultClass::Manual => 2,
+            FaultClass::Terminal => 3,
         });
     match worst {
+        Some(FaultClass::Repairable) => Recovery::RepairAvailable,
         Some(FaultClass::Manual) => Recovery::ManualIntervention,
         Some(FaultClass::Terminal) => Recovery::Terminal,
         Some(FaultClass::Retryable) | None => {

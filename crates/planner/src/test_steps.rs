@@ -37,6 +37,7 @@ pub(crate) fn step(key: &str, phase: &str) -> StepSpec {
         after: Vec::new(),
         on_first_start: None,
         on_success: None,
+        spares_member: false,
         deadline_ms: 1_000,
         retry: Retry::NEVER,
         scope: FailureScope::Member,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{Health, MemberId, MemberPlace, MemberState, Name, NodeId, ProjectId, SecretId, WorkloadId};
+use gpuaas_model::{
+    Fault, Health, Lifecycle, MemberId, MemberPlace, MemberState, Name, NodeId, ProjectId, SecretId, WorkloadId,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,6 +17,8 @@ pub struct WorkloadView {
     pub project: ProjectId,
     /// Name, unique within the project.
     pub name: Name,
+    /// Position in the lifecycle.
+    pub lifecycle: Lifecycle,
     /// The tenant's settings, checked by the app.
     pub config: Value,
     /// Release that the workload runs.
@@ -46,6 +50,9 @@ pub struct MemberView {
     pub state: MemberState,
     /// Health, as its unit's report shows it.
     pub health: Health,
+    /// What its unit or its node shows while it is ready; a failed member has the fault in its state.
+    #[serde(default)]
+    pub fault: Option<Fault>,
     /// True once a task may have changed the node for this member.
     pub touched: bool,
 }
@@ -57,6 +64,9 @@ pub struct MachineView {
     pub name: Name,
     /// Address at which its services listen; empty until an agent has reported one.
     pub address: String,
+    /// How far its clock is ahead of the control plane's, as its agent reported; negative if it is behind.
+    #[serde(default)]
+    pub clock_skew_seconds: Option<i64>,
 }
 
 /// The data of a node that a placement needs.
@@ -112,6 +122,11 @@ impl WorkloadView {
 }
 
 impl MemberView {
+    /// Returns true if the member does not serve its role as it should.
+    pub fn is_unwell(&self) -> bool {
+        matches!(self.state, MemberState::Failed { .. }) || matches!(self.health, Health::Degraded | Health::Failed)
+    }
+
     /// Returns true if the member is part of the app: neither removed nor being removed.
     pub fn is_present(&self) -> bool {
         !matches!(self.state, MemberState::Removing { .. } | MemberState::Removed)

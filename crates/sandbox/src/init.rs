@@ -70,7 +70,7 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
     let listener = listen(&environment.socket)?;
     let units = Rc::new(Units::new(environment));
     units.reload();
-    for name in units.enabled() {
+    for name in units.enabled().into_iter().filter(|name| !units.is_masked(name)) {
         if let Some(unit) = units.unit(&name) {
             drop(unit.start());
         }

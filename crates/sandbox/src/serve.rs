@@ -67,16 +67,11 @@ async fn answer(units: &Units, mut connection: Connection) -> Result<(), String>
             }
             None => not_loaded(&unit),
         },
-        Request::Enable { unit, enabled } => match units.unit(&unit) {
-            Some(known) if enabled && !known.file.borrow().has_install => {
-                Reply::Refused(format!("Unit {unit} has no [Install] section."))
-            }
-            Some(_) => match units.enable(&unit, enabled) {
-                Ok(changed) => Reply::Changed(changed),
-                Err(error) => Reply::Refused(error.to_string()),
-            },
-            None if !enabled => Reply::Changed(units.enable(&unit, false).unwrap_or(false)),
-            None => Reply::NotFound(format!("Failed to enable unit: Unit file {unit} does not exist.")),
+        Request::Enable { unit, enabled } => enable(units, &unit, enabled),
+        Request::Mask { unit, masked } => match units.mask(&unit, masked) {
+            Ok(changed) => Reply::Changed(changed),
+            Err(error) if masked => Reply::Refused(format!("Failed to mask unit {unit}: {error}")),
+            Err(error) => Reply::Refused(format!("Failed to unmask unit {unit}: {error}")),
         },
         Request::ResetFailed { unit } => match units.unit(&unit) {
             Some(known) if known.status.borrow().active != "inactive" => {
@@ -87,7 +82,7 @@ async fn answer(units: &Units, mut connection: Connection) -> Result<(), String>
             _ => not_loaded(&unit),
         },
         Request::Status { unit } => Reply::Status(units.unit(&unit).map(|unit| unit.status.borrow().clone())),
-        Request::IsEnabled { unit } => Reply::Enabled(units.enabled().contains(&unit)),
+        Request::UnitFileState { unit } => Reply::UnitFileState(units.file_state(&unit)),
         Request::Watch { unit } => return watch(units, connection, &unit).await,
         Request::Journal { unit, from, follow } => match units.journal(&unit) {
             Some(journal) => return stream_journal(&journal, connection, from, follow).await,
@@ -97,7 +92,27 @@ async fn answer(units: &Units, mut connection: Connection) -> Result<(), String>
     send(&mut connection, &reply).await
 }
 
+fn enable(units: &Units, name: &str, enabled: bool) -> Reply {
+    if enabled && units.is_masked(name) {
+        return Reply::Refused(format!("Failed to enable unit: Unit file {name} is masked."));
+    }
+    match units.unit(name) {
+        Some(known) if enabled && !known.file.borrow().has_install => {
+            Reply::Refused(format!("Unit {name} has no [Install] section."))
+        }
+        Some(_) => match units.enable(name, enabled) {
+            Ok(changed) => Reply::Changed(changed),
+            Err(error) => Reply::Refused(error.to_string()),
+        },
+        None if !enabled => Reply::Changed(units.enable(name, false).unwrap_or(false)),
+        None => Reply::NotFound(format!("Failed to enable unit: Unit file {name} does not exist.")),
+    }
+}
+
 async fn start(units: &Units, name: &str, wait: bool) -> Reply {
+    if units.is_masked(name) {
+        return Reply::Refused(format!("Failed to start {name}: Unit {name} is masked."));
+    }
     let Some(unit) = units.unit(name) else {
         return Reply::NotFound(format!("Failed to start {name}: Unit {name} not found."));
     };

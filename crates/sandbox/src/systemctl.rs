@@ -1,7 +1,7 @@
 //! The sandbox's `systemctl`: the verbs that RKE2's scripts and units use, with systemd's exit codes.
 
 use gpuaas_host::{
-    HostError,
+    HostError, UnitFileState,
     sandbox::{
         InitClient, SandboxEnvironment,
         protocol::{Reply, Request},
@@ -64,6 +64,7 @@ async fn run_verb(client: &InitClient, verb: &str, unit: String, quiet: bool, no
             }
             reply => exit_code(reply),
         },
+        "mask" | "unmask" => exit_code(client.ask(Request::Mask { unit, masked: verb == "mask" }).await),
         "reset-failed" => exit_code(client.ask(Request::ResetFailed { unit }).await),
         "is-active" => match client.ask(Request::Status { unit }).await {
             Ok(Reply::Status(Some(status))) => {
@@ -75,16 +76,19 @@ async fn run_verb(client: &InitClient, verb: &str, unit: String, quiet: bool, no
                 NOT_ACTIVE
             }
         },
-        "is-enabled" => match client.ask(Request::IsEnabled { unit }).await {
-            Ok(Reply::Enabled(true)) => {
-                print("enabled");
-                0
-            }
-            _ => {
-                print("disabled");
-                1
-            }
-        },
+        "is-enabled" => {
+            let state = match client.ask(Request::UnitFileState { unit }).await {
+                Ok(Reply::UnitFileState(state)) => state,
+                _ => UnitFileState::Missing,
+            };
+            print(match state {
+                UnitFileState::Enabled => "enabled",
+                UnitFileState::Disabled => "disabled",
+                UnitFileState::Masked => "masked",
+                UnitFileState::Missing => "not-found",
+            });
+            u8::from(state != UnitFileState::Enabled)
+        }
         "show" => match client.ask(Request::Status { unit }).await {
             Ok(Reply::Status(Some(status))) => {
                 println!(

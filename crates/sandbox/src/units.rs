@@ -1,13 +1,17 @@
-//! The units that an init has loaded, and their journals.
+//! The units that an init has loaded, their journals, and what is enabled or masked.
 
-use std::{cell::RefCell, collections::BTreeMap, fs};
+use std::{cell::RefCell, collections::BTreeMap, fs, io, os::unix::fs::symlink};
 
-use gpuaas_host::sandbox::SandboxEnvironment;
+use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_host::{UnitFileState, sandbox::SandboxEnvironment};
 
 use crate::{journal::Journal, unit::Unit, unit_file::UnitFile};
 
 /// Folders of unit files; the first with a unit's file counts.
 const UNIT_FOLDERS: &[&str] = &["etc/systemd/system", "usr/local/lib/systemd/system", "lib/systemd/system"];
+
+/// The file to which the link of a masked unit leads.
+const NOWHERE: &str = "/dev/null";
 
 /// The state that the socket's connections share.
 pub(crate) struct Units {
@@ -57,10 +61,10 @@ impl Units {
     }
 
     fn load(&self, name: &str) -> Option<UnitFile> {
-        let valid = name.ends_with(".service") && !name.contains('/');
-        let folders = UNIT_FOLDERS.iter().filter(|_| valid);
-        let text = folders
-            .map(|folder| self.environment.root.join(folder).join(name))
+        let text = self
+            .unit_paths(name)
+            .iter()
+            .filter(|path| !is_mask(path))
             .find_map(|path| fs::read_to_string(path).ok())?;
         match UnitFile::parse(name, &text) {
             Ok(file) => Some(file),
@@ -71,6 +75,43 @@ impl Units {
         }
     }
 
+    /// Returns the paths at which a unit's file can be, the one that counts first; none for a name that is no service's.
+    fn unit_paths(&self, name: &str) -> Vec<Utf8PathBuf> {
+        let is_valid = name.ends_with(".service") && !name.contains('/');
+        let folders = UNIT_FOLDERS.iter().filter(|_| is_valid);
+        folders.map(|folder| self.environment.root.join(folder).join(name)).collect()
+    }
+
+    /// Returns true if nothing can start the unit. Its status is still that of the file that the mask hides.
+    pub(crate) fn is_masked(&self, name: &str) -> bool {
+        self.unit_paths(name).iter().find(|path| path.symlink_metadata().is_ok()).is_some_and(|path| is_mask(path))
+    }
+
+    /// Masks a unit or lifts its mask, without a reload; returns true if that changed. Refuses to mask a unit whose file is in the
+    /// administrator's folder, as systemd does.
+    pub(crate) fn mask(&self, name: &str, masked: bool) -> io::Result<bool> {
+        let paths = self.unit_paths(name);
+        let path = paths.first().ok_or(io::ErrorKind::InvalidInput)?;
+        match (is_mask(path), masked) {
+            (true, true) | (false, false) => Ok(false),
+            (true, false) => fs::remove_file(path).map(|()| true),
+            (false, true) => symlink(NOWHERE, path).map(|()| true),
+        }
+    }
+
+    /// Returns what the unit files say about a unit.
+    pub(crate) fn file_state(&self, name: &str) -> UnitFileState {
+        if self.is_masked(name) {
+            UnitFileState::Masked
+        } else if self.load(name).is_none() {
+            UnitFileState::Missing
+        } else if self.enabled().iter().any(|enabled| enabled == name) {
+            UnitFileState::Enabled
+        } else {
+            UnitFileState::Disabled
+        }
+    }
+
     /// Returns the names of the units that are enabled at boot.
     pub(crate) fn enabled(&self) -> Vec<String> {
         let text = fs::read_to_string(self.environment.root.join(".sandbox/enabled")).unwrap_or_default();
@@ -78,7 +119,7 @@ impl Units {
     }
 
     /// Enables or disables a unit at boot; returns true if that changed.
-    pub(crate) fn enable(&self, name: &str, enabled: bool) -> std::io::Result<bool> {
+    pub(crate) fn enable(&self, name: &str, enabled: bool) -> io::Result<bool> {
         let mut names = self.enabled();
         let before = names.len();
         names.retain(|known| known != name);
@@ -86,11 +127,14 @@ impl Units {
             names.push(name.to_owned());
         }
         let changed = enabled != (before > names.len() - usize::from(enabled));
+        if !changed {
+            return Ok(false);
+        }
         let path = self.environment.root.join(".sandbox/enabled");
         let draft = path.with_extension("draft");
         fs::write(&draft, names.join("\n"))?;
         fs::rename(draft, path)?;
-        Ok(changed)
+        Ok(true)
     }
 
     /// Stops every unit that runs.
@@ -99,4 +143,9 @@ impl Units {
         let stops = units.iter().filter(|unit| !unit.is_stopped()).map(Unit::stop);
         futures::future::join_all(stops).await;
     }
+}
+
+/// Returns true for the link of a masked unit.
+fn is_mask(path: &Utf8Path) -> bool {
+    path.read_link_utf8().is_ok_and(|target| target == NOWHERE)
 }

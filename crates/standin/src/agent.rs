@@ -1,63 +1,50 @@
 //! `rke2 agent`: joins a server, registers its KubeNode and renews the KubeNode's Lease.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::faults::{Fault, Faults};
+use crate::faults::{Faults, Stage};
 use crate::join::{Join, Joined};
-use crate::kubenode::{KubeNode, Readiness};
+use crate::kubenode::KubeNode;
 use crate::settings::Settings;
 use crate::version::{COMMIT, RELEASE};
-use crate::{counters, kubelet_api, log, notify, runtime, server_files};
-
-/// Interval between the log lines that imitate a kubelet that exits at every start.
-const KUBELET_RESTART_EVERY: Duration = Duration::from_secs(5);
+use crate::{counters, kubelet_api, log, notify, pods, runtime, server_files};
 
 /// Checks faults and writes the first files, before anything joins.
-pub(crate) fn begin(settings: &Settings) -> anyhow::Result<Faults> {
-    let faults = Faults::read(&settings.paths)?;
+pub(crate) fn begin(settings: &Settings) -> anyhow::Result<Arc<Faults>> {
+    let faults = Faults::read(settings)?;
     log::info!("Starting rke2 agent {RELEASE} ({COMMIT})");
-    if let Some(text) = faults.fatal_text(&settings.node_name, &settings.address.to_string()) {
-        anyhow::bail!(text);
-    }
+    faults.exit_at_start()?;
     server_files::write_pod_security(&settings.paths)?;
-    Ok(faults)
+    Ok(Arc::new(faults))
 }
 
 /// Runs on a sandbox node until the process is stopped by a signal; an error is fatal.
-pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings, faults: Arc<Faults>) -> anyhow::Result<()> {
     let join = Join::new(&settings, &faults)?;
-    runtime::install(&settings.paths)?;
+    let bin = runtime::install(&settings.paths)?;
     let Joined { identity, .. } = join.run().await?;
     identity.write(&settings.paths)?;
-    if faults.has(Fault::KubeletExited) {
-        log_kubelet_exits_forever().await;
-    }
+    faults.hold_at(Stage::Joined).await;
     kubelet_api::start(&identity).await?;
     let node = KubeNode::new(&settings, &identity)?;
     // Returns once the apiserver is reachable and the KubeNode carries its labels: the two conditions for `READY=1`.
     node.register().await;
-    if !faults.has(Fault::NeverReady) {
-        report_ready(&settings)?;
-    }
-    let readiness = if faults.has(Fault::CniNotInitialized) { Readiness::NoCni } else { Readiness::Ready };
-    node.keep_alive(readiness).await;
+    pods::start(&settings, &identity, &bin)?;
+    report_ready(&settings, &faults)?;
+    node.keep_alive(faults.readiness()).await;
     Ok(())
 }
 
-/// Reports the agent as ready to the journal, the service manager and the counters.
-pub(crate) fn report_ready(settings: &Settings) -> anyhow::Result<()> {
+/// Reports the agent as ready to the journal, the service manager and the counters, unless a fault prevents it.
+pub(crate) fn report_ready(settings: &Settings, faults: &Arc<Faults>) -> anyhow::Result<()> {
+    if faults.strike_at(Stage::Silent) {
+        return Ok(());
+    }
     log::info!("rke2 agent is up and running");
     notify::ready().context("NOTIFY_SOCKET")?;
     counters::record(&settings.paths, settings.role.name(), "ready");
+    faults.follow_readiness();
     Ok(())
-}
-
-/// Logs forever the line that RKE2 logs when its kubelet exits because of a removed flag.
-pub(crate) async fn log_kubelet_exits_forever() -> ! {
-    loop {
-        log::error!("Kubelet exited: exit status 1");
-        tokio::time::sleep(KUBELET_RESTART_EVERY).await;
-    }
 }

@@ -1,4 +1,4 @@
-//! The command line: `--version`, `help`, `server`, `agent` and an internal command for child processes. Refuses RKE2's other commands
+//! The command line: `--version`, `help`, `server`, `agent`, a list of the faults that can be injected, and internal commands for child processes. Refuses RKE2's other commands
 //! by name.
 
 use std::process::ExitCode;
@@ -8,10 +8,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::booted::child;
 use crate::paths::{DEFAULT_DATA_DIR, HostPaths};
 use crate::settings::{Role, Settings};
-use crate::{agent, booted, counters, log, server, version};
+use crate::{agent, booted, counters, faults, log, pods, server, version};
 
 const USAGE: &str = "rke2 (stand-in) - replaces RKE2 in tests\n\nUSAGE:\n   rke2 server|agent [--config FILE] [--KEY VALUE]...\n   \
-                     rke2 --version";
+                     rke2 stand-in-faults\n   rke2 --version";
 
 /// Runs the command that `arguments` name; without arguments, prints the usage.
 pub(crate) fn run(arguments: Vec<String>) -> ExitCode {
@@ -22,7 +22,12 @@ pub(crate) fn run(arguments: Vec<String>) -> ExitCode {
         }
         Some("server") => serve(Role::Server, &arguments[1..]),
         Some("agent") => serve(Role::Agent, &arguments[1..]),
+        Some(pods::COMMAND) => pods::run_process(),
         Some(child::COMMAND) => child::become_program(&arguments[1..]),
+        Some("stand-in-faults") => {
+            print!("{}", faults::table());
+            ExitCode::SUCCESS
+        }
         None | Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
             ExitCode::SUCCESS

@@ -55,8 +55,8 @@ enum Process {
     Adopted(Handle),
 }
 
-/// A process that is not a child of this process.
-struct Handle {
+/// A process that may not be a child of this process.
+pub(crate) struct Handle {
     pidfd: Arc<OwnedFd>,
     /// Completes when the process has exited.
     ended: oneshot::Receiver<()>,
@@ -64,7 +64,7 @@ struct Handle {
 
 impl Handle {
     /// Opens a handle to the process; none if it has exited.
-    fn of(pid: Pid) -> Option<Self> {
+    pub(crate) fn of(pid: Pid) -> Option<Self> {
         let pidfd = Arc::new(pidfd_open(pid, PidfdFlags::empty()).ok()?);
         let (sender, ended) = oneshot::channel();
         let watched = pidfd.clone();
@@ -77,10 +77,15 @@ impl Handle {
         Some(Self { pidfd, ended })
     }
 
-    /// Sends SIGTERM, then SIGKILL after [`STOP_TIMEOUT`], and returns when the process has exited.
-    async fn end(mut self) -> anyhow::Result<()> {
+    /// Returns when the process has exited.
+    pub(crate) async fn ended(self) {
+        let _ = self.ended.await;
+    }
+
+    /// Sends SIGTERM, then SIGKILL after `timeout`, and returns when the process has exited.
+    pub(crate) async fn end(mut self, timeout: Duration) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
-        if tokio::time::timeout(STOP_TIMEOUT, &mut self.ended).await.is_err() {
+        if tokio::time::timeout(timeout, &mut self.ended).await.is_err() {
             self.signal(Signal::KILL)?;
             let _ = self.ended.await;
         }
@@ -119,7 +124,7 @@ impl Component {
                 return Ok(Process::Adopted(handle));
             }
             log::info!("Replacing {} with pid {}: its arguments changed", self.name, pid.as_raw_nonzero());
-            handle.end().await?;
+            handle.end(STOP_TIMEOUT).await?;
         }
         self.start()
     }
@@ -158,7 +163,7 @@ impl Component {
                     Err(error) => log::error!("Failed to wait for {}: {error}", self.name),
                 },
                 Process::Adopted(handle) => {
-                    let _ = handle.ended.await;
+                    handle.ended().await;
                     log::error!("{} exited: {}", self.name, self.last_log_line());
                 }
             }
@@ -185,7 +190,7 @@ pub(crate) fn open_log(path: &Utf8Path) -> anyhow::Result<fs::File> {
 }
 
 /// Finds the processes whose program is `<data_root>/<any release>/bin/<name>`, with their command lines.
-fn running(data_root: &Utf8Path, name: &str) -> anyhow::Result<Vec<(Pid, Vec<String>)>> {
+pub(crate) fn running(data_root: &Utf8Path, name: &str) -> anyhow::Result<Vec<(Pid, Vec<String>)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|n| n.parse().ok()).and_then(Pid::from_raw) else {

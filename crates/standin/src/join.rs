@@ -13,7 +13,7 @@ use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;
 
 use crate::api_client::{Call, Client, ClientError, join_host_port};
-use crate::faults::{Fault, Faults};
+use crate::faults::{Faults, Stage};
 use crate::identity::{Identity, LOAD_BALANCER};
 use crate::pki::Leaf;
 use crate::settings::{SUPERVISOR_PORT, Settings};
@@ -26,6 +26,15 @@ const SHOWN: &str = "https://127.0.0.1:6444";
 const VALIDATE_EVERY: Duration = Duration::from_secs(2);
 /// Minimum interval between attempts to get configuration and certificates; a random addition doubles it at most.
 const RETRIEVE_EVERY: Duration = Duration::from_secs(5);
+
+/// Logs why a node's configuration cannot be retrieved, with RKE2's text and level, and returns when the next attempt is due.
+pub(crate) async fn wait_to_retrieve(reason: &str) {
+    log::info!("Waiting to retrieve agent configuration; server is not ready: {reason}");
+    let mut random = [0];
+    // Without randomness the intervals are merely not spread.
+    let _ = getrandom::fill(&mut random);
+    tokio::time::sleep(RETRIEVE_EVERY + RETRIEVE_EVERY * u32::from(random[0]) / 255).await;
+}
 
 /// The results of a join.
 pub(crate) struct Joined {
@@ -76,12 +85,8 @@ impl<'a> Join<'a> {
         loop {
             match self.retrieve(&client, &ca).await {
                 Ok(joined) => return Ok(joined),
-                Err(reason) => log::error!("Waiting to retrieve agent configuration; server is not ready: {reason}"),
+                Err(reason) => wait_to_retrieve(&reason).await,
             }
-            let mut random = [0];
-            // Without randomness the intervals are merely not spread.
-            let _ = getrandom::fill(&mut random);
-            tokio::time::sleep(RETRIEVE_EVERY + RETRIEVE_EVERY * u32::from(random[0]) / 255).await;
         }
     }
 
@@ -98,8 +103,15 @@ impl<'a> Join<'a> {
     /// Returns the server's CA; retries until the server responds with the CA whose hash the token contains.
     async fn trusted_ca(&self) -> anyhow::Result<String> {
         let client = Arc::new(Client::new(&self.host, self.port, tls::unverified_client_config()?, Vec::new()));
+        let mut attempts = 0..;
         loop {
-            match self.fetch_ca(&client).await {
+            let injected = self.faults.refusal(Stage::Validate);
+            let injected = injected.or_else(|| self.faults.unstable_refusal(attempts.next()?));
+            let fetched = match injected {
+                Some(reason) => Err(reason),
+                None => self.fetch_ca(&client).await,
+            };
+            match fetched {
                 Ok(ca) => return Ok(ca),
                 Err(reason) => log::error!("Failed to validate connection to cluster at {SHOWN}: {reason}"),
             }
@@ -109,9 +121,6 @@ impl<'a> Join<'a> {
 
     async fn fetch_ca(&self, client: &Client) -> Result<String, String> {
         let failed = |what: &str| format!("failed to get CA certs: Get \"{SHOWN}/cacerts\": {what}");
-        if self.faults.has(Fault::ServerUnreachable) {
-            return Err(failed("EOF"));
-        }
         let pem = match client.get("/cacerts").await {
             Ok(bytes) => String::from_utf8(bytes.to_vec()).map_err(|_| failed("malformed certificate"))?,
             // RKE2's load balancer accepts and closes the connection, so its agent logs only EOF; the line that starts the
@@ -126,10 +135,7 @@ impl<'a> Join<'a> {
             );
             return Ok(pem);
         };
-        let mut actual = token::ca_hash(&pem);
-        if self.faults.has(Fault::CaMismatch) {
-            actual = token::ca_hash("the CA of another cluster");
-        }
+        let actual = token::ca_hash(&pem);
         if actual == *expected {
             Ok(pem)
         } else {
@@ -138,6 +144,9 @@ impl<'a> Join<'a> {
     }
 
     async fn retrieve(&self, client: &Client, ca: &str) -> Result<Joined, String> {
+        if let Some(reason) = self.faults.refusal(Stage::Retrieve) {
+            return Err(reason);
+        }
         let cluster = client.get_json("/v1-rke2/config").await.map_err(|error| failed("/v1-rke2/config", &error))?;
         client.get("/v1-rke2/readyz").await.map_err(|error| failed("/v1-rke2/readyz", &error))?;
         let path = "/v1-rke2/apiservers";
@@ -170,9 +179,6 @@ impl<'a> Join<'a> {
 
     /// Requests the certificate `name` for a new key, which never leaves this node.
     async fn certificate(&self, client: &Client, name: &str) -> Result<Leaf, String> {
-        if self.faults.has(Fault::NodePasswordRejected) {
-            return Err(node_password::REJECTED.to_owned());
-        }
         let path = format!("/v1-rke2/{name}.crt");
         let (key, csr) = request().map_err(|error| format!("failed to make a key: {error}"))?;
         let call = Call { method: Method::POST, path: &path, content_type: "application/pkcs10", body: csr };

@@ -1,6 +1,6 @@
 //! The kubelet's port: requires a client certificate of the cluster and serves `/healthz`.
 //!
-//! Deliberately absent: exec, logs, metrics. A sandbox node has no pods.
+//! Deliberately absent: exec, logs, metrics. The pods of a sandbox node have no containers.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,10 +1,8 @@
-//! A minimal kubelet replacement: reports a node to the apiserver as a kubelet does, without running pods.
+//! A minimal kubelet replacement: reports a node to the apiserver as a kubelet does. [`crate::pods`] runs its pods.
 //!
 //! It creates its KubeNode, posts its status and renews its Lease. It authenticates with the node's certificate, so the Node
 //! authorizer and NodeRestriction apply to it as to a kubelet. As with a real kubelet, a KubeNode that is deleted while the
 //! process runs reappears only after a restart, and a process that ends reports nothing: its Lease expires.
-//!
-//! Deliberately absent: pods. A pod bound to this node stays Pending.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +32,8 @@ pub(crate) enum Readiness {
     Starting,
     /// NotReady because no CNI plugin is initialized.
     NoCni,
+    /// Ready, but short of disk space.
+    DiskPressure,
 }
 
 /// The node's object in the apiserver and a client that maintains it.
@@ -165,7 +165,9 @@ impl KubeNode {
             })
         };
         let (reason, message) = match readiness {
-            Readiness::Ready => ("KubeletReady", "the stand-in's light kubelet is posting ready status"),
+            Readiness::Ready | Readiness::DiskPressure => {
+                ("KubeletReady", "the stand-in's light kubelet is posting ready status")
+            }
             Readiness::Starting => ("KubeletNotReady", "the stand-in's light kubelet is starting"),
             Readiness::NoCni => (
                 "KubeletNotReady",
@@ -181,7 +183,14 @@ impl KubeNode {
             "daemonEndpoints": { "kubeletEndpoint": { "Port": crate::settings::KUBELET_PORT } },
             "conditions": [
                 condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-                condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+                match readiness {
+                    Readiness::DiskPressure => {
+                        condition("DiskPressure", "True", "KubeletHasDiskPressure", "kubelet has disk pressure")
+                    }
+                    Readiness::Ready | Readiness::Starting | Readiness::NoCni => {
+                        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+                    }
+                },
                 condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
                 condition("Ready", condition_status(readiness), reason, message),
             ],
@@ -191,7 +200,7 @@ impl KubeNode {
 
 fn condition_status(readiness: Readiness) -> &'static str {
     match readiness {
-        Readiness::Ready => "True",
+        Readiness::Ready | Readiness::DiskPressure => "True",
         Readiness::Starting | Readiness::NoCni => "False",
     }
 }

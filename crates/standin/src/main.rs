@@ -5,7 +5,7 @@
 //!
 //! On a booted machine these components are pods, with an unmodified kubelet, containerd, kube-proxy, flannel and CoreDNS ([`booted`]).
 //! On a sandbox node, which the sandbox's init marks by an environment variable, they are processes, and a minimal kubelet replacement
-//! registers the KubeNode and renews its Lease.
+//! registers the KubeNode, renews its Lease and runs a process per pod ([`pods`]).
 //!
 //! Deliberately absent: Helm, more than one server per cluster. Every name of the runtime contains `stand-in`.
 
@@ -30,6 +30,7 @@ mod node_password;
 mod notify;
 mod paths;
 mod pki;
+mod pods;
 mod runtime;
 mod server;
 mod server_files;

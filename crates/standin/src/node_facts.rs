@@ -9,7 +9,7 @@ use crate::paths::HostPaths;
 use crate::version::{CONTAINER_RUNTIME, RELEASE};
 
 /// The kubelet's default for `max-pods`.
-const PODS_MAX: u32 = 110;
+pub(crate) const PODS_MAX: u32 = 110;
 
 /// `status.capacity` and also `status.allocatable`: the stand-in reserves nothing.
 pub(crate) fn capacity(host: &HostPaths) -> Value {

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api_client::{Client, ClientError};
 use crate::paths::{self, HostPaths};
@@ -61,13 +61,25 @@ pub(crate) async fn check(admin: &Arc<Client>, node: &str, password: &str) -> an
     }
 }
 
+/// The owner of a node's password Secret: its KubeNode, with whose deletion the garbage collector deletes the Secret.
+pub(crate) fn owner(node: &str, uid: &str) -> Value {
+    json!([{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": uid }])
+}
+
 async fn create(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Result<Outcome> {
     let password = password.to_owned();
     let hash = tokio::task::spawn_blocking(move || hash(&password)).await??;
+    let mut metadata = json!({ "name": format!("{node}.node-password.rke2"), "namespace": "kube-system" });
+    // A KubeNode that is created later becomes the owner then.
+    match admin.get_json(&format!("/api/v1/nodes/{node}")).await {
+        Ok(found) => metadata["ownerReferences"] = owner(node, found["metadata"]["uid"].as_str().unwrap_or_default()),
+        Err(error) if error.is(StatusCode::NOT_FOUND) => {}
+        Err(error) => return Err(error.into()),
+    }
     let secret = json!({
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": { "name": format!("{node}.node-password.rke2"), "namespace": "kube-system" },
+        "metadata": metadata,
         "type": "Opaque",
         "immutable": true,
         "data": { "hash": STANDARD.encode(hash) },

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use camino::Utf8Path;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -16,9 +17,10 @@ use tokio::time::Instant;
 
 use crate::api_client::Client;
 use crate::control_plane::{self, ControlPlane};
-use crate::faults::{Fault, Faults};
+use crate::faults::{Faults, Stage};
 use crate::identity::Identity;
-use crate::kubenode::{KubeNode, Readiness};
+use crate::join::wait_to_retrieve;
+use crate::kubenode::KubeNode;
 use crate::node_password::{self, Outcome};
 use crate::paths::DEFAULT_DATA_DIR;
 use crate::pki::Subject;
@@ -27,7 +29,7 @@ use crate::server_nodes::{self, OwnNode};
 use crate::settings::{APISERVER_PORT, SUPERVISOR_PORT, Settings};
 use crate::supervisor::{self, Supervisor};
 use crate::version::{COMMIT, RELEASE};
-use crate::{agent, counters, kubelet_api, log, notify, runtime, tls};
+use crate::{counters, kubelet_api, log, notify, pods, runtime, tls};
 
 /// Interval between probes of a starting component; `/readyz` cannot be watched.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
@@ -37,29 +39,32 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 const HEALTH_BYTES_MAX: u64 = 4096;
 
 /// Runs on a sandbox node until the process is stopped by a signal; an error is fatal.
-pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings, faults: Arc<Faults>) -> anyhow::Result<()> {
     let bin = runtime::install(&settings.paths)?;
     let server = ServerContext::open(&settings).await?;
-    if faults.has(Fault::KubeletExited) {
-        agent::log_kubelet_exits_forever().await;
-    }
+    hold_before_core(&faults).await;
     let plane = control_plane::layout(&settings, &bin);
     start_core(&settings, &faults, &server, &plane).await?;
     server.core_ready.send_replace(true);
-    join_own_cluster(settings, faults, &server, plane).await
+    join_own_cluster(settings, faults, &server, plane, &bin).await
+}
+
+/// Never returns if a fault keeps the agent part of the server from running.
+pub(crate) async fn hold_before_core(faults: &Faults) {
+    for stage in [Stage::Retrieve, Stage::Joined] {
+        faults.hold_at(stage).await;
+    }
 }
 
 /// Checks faults and options and writes the first files, before any component starts.
-pub(crate) fn begin(settings: &Settings) -> anyhow::Result<Faults> {
-    let faults = Faults::read(&settings.paths)?;
+pub(crate) fn begin(settings: &Settings) -> anyhow::Result<Arc<Faults>> {
+    let faults = Faults::read(settings)?;
     log::info!("Starting rke2 {RELEASE} ({COMMIT})");
-    if let Some(text) = faults.fatal_text(&settings.node_name, &settings.address.to_string()) {
-        anyhow::bail!(text);
-    }
+    faults.exit_at_start()?;
     refuse_second_server(settings)?;
     server_files::write_pod_security(&settings.paths)?;
     server_files::write_audit_policy(&settings.paths)?;
-    Ok(faults)
+    Ok(Arc::new(faults))
 }
 
 /// A server whose files are written and whose supervisor accepts connections.
@@ -113,9 +118,7 @@ async fn start_core(
     plane: &ControlPlane,
 ) -> anyhow::Result<()> {
     log::info!("Managed etcd cluster initializing");
-    if faults.has(Fault::EtcdNeverReady) {
-        wait_for_etcd_forever().await;
-    }
+    faults.hold_at(Stage::ControlPlane).await;
     for component in [&plane.etcd, &plane.apiserver] {
         control_plane::write_manifest(settings, component)?;
         component.clone().run().await?;
@@ -130,14 +133,6 @@ async fn start_core(
     Ok(())
 }
 
-/// Logs forever the line that RKE2 logs while its etcd does not respond.
-pub(crate) async fn wait_for_etcd_forever() -> ! {
-    loop {
-        log::info!("Waiting for etcd server to become available");
-        tokio::time::sleep(LOG_EVERY).await;
-    }
-}
-
 /// Logs the token's file and the commands that join a server or an agent.
 pub(crate) fn log_join_commands(settings: &Settings) {
     let shown = settings.options.value("data-dir").unwrap_or(DEFAULT_DATA_DIR);
@@ -149,9 +144,10 @@ pub(crate) fn log_join_commands(settings: &Settings) {
 
 async fn join_own_cluster(
     settings: Settings,
-    faults: Faults,
+    faults: Arc<Faults>,
     server: &ServerContext,
     plane: ControlPlane,
+    bin: &Utf8Path,
 ) -> anyhow::Result<()> {
     for component in [plane.controller_manager, plane.scheduler] {
         control_plane::write_manifest(&settings, &component)?;
@@ -162,30 +158,35 @@ async fn join_own_cluster(
     identity.write(&settings.paths)?;
     kubelet_api::start(&identity).await?;
     tokio::spawn(server_nodes::follow(server.admin.clone(), OwnNode::new(&settings)));
-    if !faults.has(Fault::NeverReady) {
-        report_ready(&settings)?;
-    }
+    report_ready(&settings, &faults)?;
     let node = KubeNode::new(&settings, &identity)?;
     node.register().await;
-    let readiness = if faults.has(Fault::CniNotInitialized) { Readiness::NoCni } else { Readiness::Ready };
-    node.keep_alive(readiness).await;
+    pods::start(&settings, &identity, bin)?;
+    node.keep_alive(faults.readiness()).await;
     Ok(())
 }
 
-/// Checks the password of the server's own node, as for every other node.
+/// Checks the password of the server's own node, as for every other node, until it is accepted: the server's agent part waits as an agent.
 pub(crate) async fn check_own_password(settings: &Settings, server: &ServerContext) -> anyhow::Result<()> {
     let password = node_password::load_or_create(&settings.paths)?;
-    match node_password::check(&server.admin, &settings.node_name, &password).await? {
-        Outcome::Accepted => Ok(()),
-        Outcome::Rejected => anyhow::bail!("starting kubernetes: {}", node_password::REJECTED),
+    loop {
+        match node_password::check(&server.admin, &settings.node_name, &password).await {
+            Ok(Outcome::Accepted) => return Ok(()),
+            Ok(Outcome::Rejected) => wait_to_retrieve(node_password::REJECTED).await,
+            Err(error) => wait_to_retrieve(&format!("{error:#}")).await,
+        }
     }
 }
 
-/// Reports the server as ready to the journal, the service manager and the counters.
-pub(crate) fn report_ready(settings: &Settings) -> anyhow::Result<()> {
+/// Reports the server as ready to the journal, the service manager and the counters, unless a fault prevents it.
+pub(crate) fn report_ready(settings: &Settings, faults: &Arc<Faults>) -> anyhow::Result<()> {
+    if faults.strike_at(Stage::Silent) {
+        return Ok(());
+    }
     log::info!("rke2 is up and running");
     notify::ready().context("NOTIFY_SOCKET")?;
     counters::record(&settings.paths, settings.role.name(), "ready");
+    faults.follow_readiness();
     Ok(())
 }
 

@@ -11,11 +11,15 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use rcgen::KeyPair;
 use serde_json::json;
 
+use crate::log;
 use crate::paths::{self, HostPaths};
 use crate::pki::{Ca, Leaf, Subject, Usage};
 use crate::settings::{APISERVER_PORT, Settings};
 use crate::token::{self, Token};
-use crate::{faults, log};
+
+/// The fatal text of a server whose data were written with another token.
+pub(crate) const BOOTSTRAP_TOKEN_MISMATCH: &str =
+    "starting kubernetes: preparing server: bootstrap data already found and encrypted with different token";
 
 /// The server's CAs, and the certificates and passwords that its own process uses.
 pub(crate) struct ServerFiles {
@@ -112,7 +116,7 @@ fn tokens(settings: &Settings, server_ca: &Ca) -> anyhow::Result<(String, String
     let given = settings.token.as_deref().map(password_of).transpose().context("token")?;
     let server = match (kept, given) {
         (Some(kept), Some(given)) if !token::same_secret(&kept, &given) => {
-            anyhow::bail!(faults::BOOTSTRAP_TOKEN_MISMATCH)
+            anyhow::bail!(BOOTSTRAP_TOKEN_MISMATCH)
         }
         (Some(kept), _) => kept,
         (None, Some(given)) => given,

@@ -100,8 +100,7 @@ async fn added(admin: &Arc<Client>, own: &OwnNode, metadata: &Value) {
     {
         log::error!("Failed to set node role labels: {error}");
     }
-    let owner = json!([{ "apiVersion": "v1", "kind": "Node", "name": name, "uid": uid }]);
-    let patch = json!({ "metadata": { "ownerReferences": owner } });
+    let patch = json!({ "metadata": { "ownerReferences": node_password::owner(name, uid) } });
     match admin.send_json(Method::PATCH, &node_password::secret_path(name), &patch).await {
         Ok(_) => {}
         // A node that did not join through the supervisor has no password Secret.

@@ -7,38 +7,15 @@ mod node;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use node::kubectl::Kubectl;
 use node::{Node, Rke2, components, succeeded};
 use serde_json::Value;
 
 const START: Duration = Duration::from_secs(60);
 const CORE: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
-
-struct Kubectl<'a> {
-    programs: &'a Path,
-    kubeconfig: std::path::PathBuf,
-}
-
-impl Kubectl<'_> {
-    fn run(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(self.programs.join("kubectl"));
-        command
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .arg("--cache-dir")
-            .arg(self.kubeconfig.with_extension("cache"));
-        succeeded(&command.args(arguments).output().unwrap())
-    }
-
-    fn wait_ready(&self, node: &str) {
-        // `wait` fails at once if the KubeNode does not exist yet; `--for=create` waits for its creation.
-        self.run(&["wait", "--for=create", &format!("node/{node}"), "--timeout=30s"]);
-        self.run(&["wait", "--for=condition=Ready", &format!("node/{node}"), "--timeout=30s"]);
-    }
-}
 
 #[test]
 fn cluster_starts_survives_a_stop_and_is_uninstalled() {
@@ -51,7 +28,7 @@ fn cluster_starts_survives_a_stop_and_is_uninstalled() {
     let ready = began.elapsed();
     check_log_order(&mut running);
     check_file_modes(&server);
-    let kubectl = kubectl(&server, &programs);
+    let kubectl = Kubectl::new(&server, &programs);
     kubectl.wait_ready("s1");
     let node_ready = began.elapsed();
 
@@ -73,8 +50,9 @@ fn cluster_starts_survives_a_stop_and_is_uninstalled() {
     check_anonymous_requests_are_refused(&kubectl, &server);
     a_node_joins_at_a_registration_address(&server, &list, &kubectl, &token);
     a_node_with_another_password_is_rejected(&server, &list, &token);
-    deleting_a_node_frees_its_name(&kubectl);
+    let agent_running = a_deleted_node_comes_back_only_by_a_restart(&kubectl, &agent, agent_running);
     stop_leaves_the_cluster_and_start_adopts_it(&server, running, &kubectl);
+    a_server_with_another_password_waits_until_the_secret_is_gone(&server, &kubectl);
     killall_ends_all_and_keeps_the_data(&server, &is_agent_running(&agent));
     uninstall_leaves_only_the_counters(&server);
     assert!(agent_running.stop().success());
@@ -82,14 +60,6 @@ fn cluster_starts_survives_a_stop_and_is_uninstalled() {
 
 fn is_agent_running(agent: &Node) -> impl Fn() -> bool + '_ {
     || agent.listens(10250)
-}
-
-fn kubectl<'a>(server: &Node, programs: &'a Path) -> Kubectl<'a> {
-    let text = server.read("etc/rancher/rke2/rke2.yaml");
-    assert!(text.contains("server: https://127.0.0.1:6443"), "the kubeconfig has RKE2's server address");
-    let kubeconfig = server.path("kubeconfig");
-    fs::write(&kubeconfig, text.replace("127.0.0.1", &server.address)).unwrap();
-    Kubectl { programs, kubeconfig }
 }
 
 fn check_log_order(running: &mut Rke2) {
@@ -230,9 +200,23 @@ fn a_node_with_another_password_is_rejected(server: &Node, list: &Value, token: 
     assert!(running.stop().success());
 }
 
-fn deleting_a_node_frees_its_name(kubectl: &Kubectl<'_>) {
+/// The deletion frees the name, and the running kubelet does not register again. A restart does, without the cordon and with a new Secret.
+fn a_deleted_node_comes_back_only_by_a_restart(kubectl: &Kubectl<'_>, agent: &Node, mut running: Rke2) -> Rke2 {
+    kubectl.run(&["cordon", "a1"]);
     kubectl.run(&["delete", "node", "a1"]);
     kubectl.run(&["wait", "--for=delete", "-n", "kube-system", "secret/a1.node-password.rke2", "--timeout=60s"]);
+    // The kubelet has noticed and goes on.
+    running.line("nodes \\\"a1\\\" not found", Duration::from_secs(20));
+    assert!(running.is_running() && !kubectl.run(&["get", "nodes", "-o", "name"]).contains("node/a1"));
+    assert!(running.stop().success());
+    let running = agent.start("agent");
+    assert!(agent.is_ready_within(START), "no READY=1 of the agent");
+    kubectl.wait_ready("a1");
+    assert_eq!(kubectl.run(&["get", "node", "a1", "-o", "jsonpath={.spec.unschedulable}"]), "");
+    let owner = "jsonpath={.metadata.ownerReferences[0].kind}/{.metadata.ownerReferences[0].name} {.immutable}";
+    let secret = || kubectl.run(&["get", "secret", "-n", "kube-system", "a1.node-password.rke2", "-o", owner]);
+    node::until(Duration::from_secs(10), "the Secret has an owner", || secret() == "Node/a1 true");
+    running
 }
 
 fn stop_leaves_the_cluster_and_start_adopts_it(server: &Node, running: Rke2, kubectl: &Kubectl<'_>) {
@@ -254,6 +238,21 @@ fn stop_leaves_the_cluster_and_start_adopts_it(server: &Node, running: Rke2, kub
     assert_eq!((&after[..3], after.len()), (&before[..3], 4), "only the changed component is replaced");
     assert_ne!(after[3], before[3]);
     assert!(again.stop().success());
+}
+
+/// A server's agent part is rejected as an agent is. Its apiserver runs, and the deletion of the Secret cures it without a restart.
+fn a_server_with_another_password_waits_until_the_secret_is_gone(server: &Node, kubectl: &Kubectl<'_>) {
+    fs::write(server.path("etc/rancher/node/password"), format!("{}\n", "0".repeat(32))).unwrap();
+    let mut running = server.start("server");
+    let line = running.line("server is not ready: Node password rejected", START);
+    assert!(line.contains("level=info "), "{line}");
+    assert!(running.is_running() && !server.is_ready_within(Duration::from_millis(1)));
+    kubectl.run(&["delete", "secret", "-n", "kube-system", "s1.node-password.rke2"]);
+    assert!(server.is_ready_within(START), "cured");
+    // The KubeNode exists already and becomes the owner at once.
+    let owner = "jsonpath={.metadata.ownerReferences[0].name}";
+    assert_eq!(kubectl.run(&["get", "secret", "-n", "kube-system", "s1.node-password.rke2", "-o", owner]), "s1");
+    assert!(running.stop().success());
 }
 
 fn killall_ends_all_and_keeps_the_data(server: &Node, agent_lives: &dyn Fn() -> bool) {

@@ -32,9 +32,10 @@ fn token(server: &Node) -> String {
     server.read("var/lib/rancher/rke2/server/token").trim().to_owned()
 }
 
-fn loops_with(mut running: Rke2, text: &str) {
+/// Checks that the line is logged again and again; `level` is RKE2's.
+fn loops_with(mut running: Rke2, level: &str, text: &str) {
     let first = running.line(text, SOON);
-    assert!(first.contains("level=error"), "{first}");
+    assert!(first.contains(&format!("level={level} ")), "{first}");
     running.line(text, ROUNDS);
     assert!(running.is_running(), "an agent that cannot join does not exit");
     assert!(running.stop().success());
@@ -51,7 +52,7 @@ fn an_agent_with_a_token_of_another_cluster_loops_with_both_hashes() {
         "0".repeat(64),
         &right[3..67]
     );
-    loops_with(agent(&server, &wrong).start("agent"), &text);
+    loops_with(agent(&server, &wrong).start("agent"), "error", &text);
     assert!(running.stop().success());
 }
 
@@ -61,6 +62,7 @@ fn an_agent_with_a_wrong_password_waits_with_401() {
     let wrong = format!("{}x", token(&server));
     loops_with(
         agent(&server, &wrong).start("agent"),
+        "info",
         "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: \
          https://127.0.0.1:6444/v1-rke2/config: 401 Unauthorized",
     );
@@ -71,7 +73,7 @@ fn an_agent_with_a_wrong_password_waits_with_401() {
 fn an_agent_of_a_server_that_is_not_ready_waits_with_503() {
     let (server, running) = half_a_server();
     let right = token(&server);
-    loops_with(agent(&server, &right).start("agent"), "/v1-rke2/readyz: 503 Service Unavailable");
+    loops_with(agent(&server, &right).start("agent"), "info", "/v1-rke2/readyz: 503 Service Unavailable");
     assert!(running.stop().success());
 }
 
@@ -82,6 +84,7 @@ fn agent_without_a_server_loops_and_never_reports_ready() {
     let running = agent.start("agent");
     loops_with(
         running,
+        "error",
         "Failed to validate connection to cluster at https://127.0.0.1:6444: failed to get CA certs: Get \\\"https://",
     );
     assert!(!agent.is_ready_within(Duration::from_millis(1)));

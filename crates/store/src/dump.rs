@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Every dumped table, ordered so that each refers only to earlier ones.
-pub(crate) const TABLES: [&str; 25] = [
+pub(crate) const TABLES: [&str; 26] = [
     "settings",
     "authorities",
     "signing_keys",
@@ -38,6 +38,7 @@ pub(crate) const TABLES: [&str; 25] = [
     "allocations",
     "artifacts",
     "workloads",
+    "workload_reports",
     "members",
     "operations",
     "steps",

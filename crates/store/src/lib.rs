@@ -72,6 +72,7 @@ mod verified_records;
 mod verify;
 mod workload;
 mod workload_parts;
+mod workload_report;
 mod writer;
 
 pub use allocation::AllocationFilter;
@@ -97,7 +98,7 @@ pub use record::{
     AuthorityRecord, EnrollmentRecord, EventRecord, Found, IdempotencyRecord, LeaseRecord, MachineChange, MemberRecord,
     NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodePreflight, NodeProblem, NodeRecord, OperationRecord,
     ProjectRecord, ReplicaRecord, ReturnedMachine, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord,
-    StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+    StepRecord, TaskRecord, TokenRecord, WorkloadRecord, WorkloadReportRecord,
 };
 pub use record_verifier::{ForgedRow, RecordProof};
 pub use replica::{Eviction, ReplicaLiveness};

@@ -19,5 +19,5 @@ pub use {
     },
     operation::{OperationRecord, StepRecord, TaskRecord},
     replica::{LeaseRecord, ReplicaRecord, SessionRecord},
-    workload::{AccessGrantRecord, MemberRecord, SecretRecord, WorkloadRecord},
+    workload::{AccessGrantRecord, MemberRecord, SecretRecord, WorkloadRecord, WorkloadReportRecord},
 };

@@ -30,6 +30,7 @@ mod contract {
     pub(crate) mod migrations;
     pub(crate) mod names;
     pub(crate) mod replicas;
+    pub(crate) mod reports;
     pub(crate) mod retention;
     pub(crate) mod sealing;
     pub(crate) mod stored_values;
@@ -171,6 +172,11 @@ behaviours! {
         older_connection_does_not_replace_a_newer_session,
         session_records_the_newest_key_set_until_it_ends,
         live_replicas_share_a_fence_and_a_successor_gets_a_higher_one,
+    }
+    reports {
+        a_report_replaces_the_one_before_and_is_verified_and_dumped,
+        a_report_is_forgotten_alone,
+        account_and_token_of_a_controller_keep_their_workload,
     }
     deletion {
         deleted_node_gives_back_its_name_and_keeps_its_history,

@@ -140,7 +140,7 @@ fn params(task: TaskType) -> Value {
         TaskType::Rke2Install => json!({ "version": "v1.36.3+rke2r1", "archive": artifact, "images": [] }),
         TaskType::Rke2Configure => json!({ "role": "server", "config": "token-file: /t\n", "token": secret }),
         TaskType::Rke2Start => json!({ "role": "server", "give_up_on": [], "restarts_max": 3 }),
-        TaskType::Rke2Stop | TaskType::Rke2Observe => json!({ "role": "server" }),
+        TaskType::Rke2Stop | TaskType::Rke2Enable | TaskType::Rke2Observe => json!({ "role": "server" }),
         TaskType::Rke2KubeconfigRead => json!({ "secret_id": ID }),
     }
 }

@@ -177,10 +177,46 @@ pub struct TaskRef {
 pub struct Observe {
     /// Unit names. The agent reports only its own unit and those of its apps.
     pub units: Vec<String>,
+    /// True if the agent also reports that files or the enablement of an app's unit may have changed; older agents ignore it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drift: bool,
 }
 
 /// One line of the response to [`Observe`].
-pub type UnitLine = UnitReport;
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum UnitLine {
+    /// The state of a unit.
+    Report(UnitReport),
+    /// Only if [`Observe::drift`] is set.
+    Drift(DriftHint),
+}
+
+/// The unit, its files or its enablement may have changed since the last look. Says nothing about what changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftHint {
+    /// Name of the unit.
+    pub drifted: String,
+}
+
+impl UnitLine {
+    /// Returns the name of the unit.
+    pub fn unit(&self) -> &str {
+        match self {
+            Self::Report(report) => &report.unit,
+            Self::Drift(hint) => &hint.drifted,
+        }
+    }
+}
+
+impl Bounded for UnitLine {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        match self {
+            Self::Report(report) => report.within_bounds().map(Self::Report),
+            Self::Drift(hint) => check_name("a unit name", &hint.drifted).map(|()| Self::Drift(hint)),
+        }
+    }
+}
 
 /// Requests a bulk connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -112,8 +112,12 @@ async fn credentials(client: &Client, count: u32) -> anyhow::Result<()> {
     }
     for number in 0..count {
         let (project, role) = (project.clone(), role.clone());
-        let request =
-            CreateServiceAccount { name: format!("program-{number}"), role: role.clone(), project: project.clone() };
+        let request = CreateServiceAccount {
+            name: format!("program-{number}"),
+            role: role.clone(),
+            workload: None,
+            project: project.clone(),
+        };
         client.create_service_account(&request).await?;
         client
             .create_token(&CreateToken { name: format!("person-{number}"), role, project, ttl_seconds: None })

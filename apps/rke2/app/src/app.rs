@@ -2,11 +2,12 @@
 
 use gpuaas_app_rke2_tasks::{Rke2Role, TASKS};
 use gpuaas_model::{
-    AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, Name, NextAction, Reason, TaskType,
+    AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, Name, NextAction, OperationKind, Reason,
+    TaskType,
 };
 use gpuaas_planner::{
-    App, MemberView, OperationRequest, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepOutput, StepSpec,
-    WorkloadView,
+    App, Difference, MemberView, OperationRequest, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepOutput,
+    StepSpec, StepText, Subjects, WorkloadView,
     manifest::Manifest,
     placement::{Candidate, Placed},
 };
@@ -14,8 +15,8 @@ use gpuaas_wire::task::{Preflight, TaskDefinition, TaskFailure, UnitReport};
 use serde_json::Value;
 
 use crate::{
-    config, faults, manifest, names, placement, plan, plan::Deadlines, render, requirements, results,
-    size::CLUSTER_BYTES,
+    config, describe, faults, manifest, names, observed, placement, plan, plan::Deadlines, render, requirements,
+    results, size::CLUSTER_BYTES, subjects,
 };
 
 /// Random bytes in a token: as many as in RKE2's own.
@@ -76,6 +77,14 @@ impl App for Rke2 {
         ]
     }
 
+    fn subjects(&self, request: &OperationRequest, workload: &WorkloadView) -> Result<Subjects, PlanRefusal> {
+        subjects::subjects(&request.parse()?, workload)
+    }
+
+    fn member_operations(&self, member: &MemberView, workload: &WorkloadView) -> Vec<OperationKind> {
+        subjects::member_operations(member, workload)
+    }
+
     fn plan(
         &self,
         request: &OperationRequest,
@@ -90,8 +99,13 @@ impl App for Rke2 {
         Some(requirements::preflight(Rke2Role::Server, occupied, CLUSTER_BYTES))
     }
 
-    fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {
-        render::render(step, workload)
+    fn render(
+        &self,
+        step: &StepSpec,
+        request: &OperationRequest,
+        workload: &WorkloadView,
+    ) -> Result<Value, RenderError> {
+        render::render(step, request, workload)
     }
 
     fn step_outputs(
@@ -108,7 +122,12 @@ impl App for Rke2 {
         if let (StepAction::NodeTask { task: TaskType::Rke2Start, .. }, Some(member)) = (&step.action, member)
             && matches!(failure.code, Code::HostFailed | Code::TaskTimedOut)
         {
-            return faults::diagnose_start(failure, render::role(member).unit(), member.into(), &workload.name);
+            return faults::diagnose_start(failure, render::role(member).unit(), member, workload);
+        }
+        if let (StepAction::ClusterCall { .. }, Some(member)) = (&step.action, member)
+            && let Some(fault) = faults::diagnose_call(failure, member, workload)
+        {
+            return fault;
         }
         let subject = member.map_or_else(|| workload.name.to_string(), |member| member.name.clone());
         Fault {
@@ -134,7 +153,20 @@ impl App for Rke2 {
             report.unit, report.active, report.sub, report.result, report.n_restarts, report.exec_main_status
         );
         let evidence = Evidence::new(format!("unit {}", report.unit), Some(report.since), &text);
-        (Health::Degraded, Some(faults::SERVICE_DOWN.fault(member.into(), &workload.name, Some(evidence))))
+        (Health::Degraded, Some(faults::SERVICE_DOWN.fault(&faults::Subject::of(member, workload), Some(evidence))))
+    }
+
+    fn describe(&self, step: &StepSpec, request: &OperationRequest, workload: &WorkloadView) -> StepText {
+        describe::describe(step, request, workload)
+    }
+
+    fn compare(&self, workload: &WorkloadView, observed: &Value) -> Result<Vec<Difference>, TaskFailure> {
+        observed::compare(workload, observed)
+    }
+
+    fn not_compared(&self) -> Vec<String> {
+        let what = "configuration files on the nodes, and whether services start at boot";
+        vec![format!("{what}: they are looked at, and corrected, by gpuaas workload reconcile NAME")]
     }
 }
 
@@ -147,6 +179,8 @@ fn next(code: Code, member: Option<&MemberView>, workload: &Name) -> NextAction 
             let enroll = format!("ask the operator to enroll {node} again (gpuaas node enroll {node})");
             NextAction::then_resume(&enroll, workload)
         }
+        // The platform has repeated the step as often as it may; the cause may have passed since.
+        _ if class(code) == FaultClass::Retryable => NextAction::resume("the step is repeated", workload),
         _ => NextAction::then_resume("resolve the reported failure", workload),
     }
 }

@@ -1,8 +1,12 @@
 //! The calls to a cluster: their names, which steps contain, and their parameters, which are rendered for each attempt.
 
+use std::collections::BTreeMap;
+
 use gpuaas_model::Name;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::operation::Eviction;
 
 /// Name of a call. Rows contain its text, so a name is only ever added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +14,12 @@ pub(crate) enum CallName {
     ApiReady,
     KubeNodeReady,
     KubeNodes,
+    CordonKubeNode,
+    DrainKubeNode,
+    UncordonKubeNode,
     DeleteKubeNode,
+    ForgetNodePassword,
+    LabelKubeNode,
     DeliverAccess,
 }
 
@@ -27,18 +36,76 @@ pub enum Rke2Call {
     },
     /// Lists the KubeNodes.
     KubeNodes {},
+    /// Keeps new pods off a KubeNode.
+    CordonKubeNode {
+        /// Name of the KubeNode.
+        kube_node: Name,
+        /// True if a KubeNode that does not exist is no failure.
+        may_be_missing: bool,
+    },
+    /// Evicts the pods of a cordoned KubeNode and waits until they have ended. PodDisruptionBudgets hold; DaemonSet and mirror pods stay.
+    DrainKubeNode {
+        /// Name of the KubeNode.
+        kube_node: Name,
+        /// True if a KubeNode that does not exist is no failure.
+        may_be_missing: bool,
+        /// True if pods that no controller replaces are evicted, too.
+        force: bool,
+        /// True if pods with `emptyDir` volumes are evicted, too; that data is lost.
+        delete_empty_dir_data: bool,
+    },
+    /// Lets a KubeNode accept new pods.
+    UncordonKubeNode {
+        /// Name of the KubeNode.
+        kube_node: Name,
+    },
     /// Deletes a KubeNode.
     DeleteKubeNode {
         /// Name of the KubeNode.
         kube_node: Name,
     },
+    /// Deletes the secret with which RKE2 recognizes a node by its password, so that the node's present password is accepted at its next
+    /// start. Succeeds if there is none.
+    ForgetNodePassword {
+        /// Name of the KubeNode.
+        kube_node: Name,
+    },
+    /// Sets these labels of a KubeNode and leaves all others.
+    LabelKubeNode {
+        /// Name of the KubeNode.
+        kube_node: Name,
+        /// Labels with their values.
+        labels: BTreeMap<String, String>,
+    },
     /// Proves that credentials can be delivered.
     DeliverAccess {},
 }
 
+/// What the parameters of a call depend on.
+pub(crate) struct Context<'a> {
+    /// KubeNode of the step's member.
+    pub(crate) kube_node: Option<&'a Name>,
+    /// True if the operation removes the KubeNode anyway.
+    pub(crate) is_removal: bool,
+    /// What may be evicted.
+    pub(crate) eviction: Eviction,
+    /// Labels that the tenant's settings give to every KubeNode.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
 impl CallName {
-    const ALL: [Self; 5] =
-        [Self::ApiReady, Self::KubeNodeReady, Self::KubeNodes, Self::DeleteKubeNode, Self::DeliverAccess];
+    const ALL: [Self; 10] = [
+        Self::ApiReady,
+        Self::KubeNodeReady,
+        Self::KubeNodes,
+        Self::CordonKubeNode,
+        Self::DrainKubeNode,
+        Self::UncordonKubeNode,
+        Self::DeleteKubeNode,
+        Self::ForgetNodePassword,
+        Self::LabelKubeNode,
+        Self::DeliverAccess,
+    ];
 
     /// Returns the text of the name, the tag of [`Rke2Call`].
     pub(crate) const fn as_str(self) -> &'static str {
@@ -46,8 +113,29 @@ impl CallName {
             Self::ApiReady => "api_ready",
             Self::KubeNodeReady => "kube_node_ready",
             Self::KubeNodes => "kube_nodes",
+            Self::CordonKubeNode => "cordon_kube_node",
+            Self::DrainKubeNode => "drain_kube_node",
+            Self::UncordonKubeNode => "uncordon_kube_node",
             Self::DeleteKubeNode => "delete_kube_node",
+            Self::ForgetNodePassword => "forget_node_password",
+            Self::LabelKubeNode => "label_kube_node",
             Self::DeliverAccess => "deliver_access",
+        }
+    }
+
+    /// Returns the part of a step's key that names the call for a member.
+    pub(crate) const fn step_name(self) -> &'static str {
+        match self {
+            Self::ApiReady => "api-ready",
+            Self::KubeNodeReady => "wait-ready",
+            Self::KubeNodes => "kube-nodes",
+            Self::CordonKubeNode => "cordon",
+            Self::DrainKubeNode => "drain",
+            Self::UncordonKubeNode => "uncordon",
+            Self::DeleteKubeNode => "delete-kube-node",
+            Self::ForgetNodePassword => "forget-password",
+            Self::LabelKubeNode => "label",
+            Self::DeliverAccess => "deliver-access",
         }
     }
 
@@ -56,13 +144,23 @@ impl CallName {
         Self::ALL.into_iter().find(|name| name.as_str() == text)
     }
 
-    /// Returns the call about `kube_node`, the one of the step's member; `None` if the call needs one and there is none.
-    pub(crate) fn about(self, kube_node: Option<&Name>) -> Option<Rke2Call> {
+    /// Returns the call with its parameters; `None` if it needs the KubeNode of a member and there is none.
+    pub(crate) fn with(self, of: Context<'_>) -> Option<Rke2Call> {
+        let kube_node = of.kube_node.cloned();
         Some(match self {
             Self::ApiReady => Rke2Call::ApiReady {},
-            Self::KubeNodeReady => Rke2Call::KubeNodeReady { kube_node: kube_node?.clone() },
+            Self::KubeNodeReady => Rke2Call::KubeNodeReady { kube_node: kube_node? },
             Self::KubeNodes => Rke2Call::KubeNodes {},
-            Self::DeleteKubeNode => Rke2Call::DeleteKubeNode { kube_node: kube_node?.clone() },
+            Self::CordonKubeNode => Rke2Call::CordonKubeNode { kube_node: kube_node?, may_be_missing: of.is_removal },
+            Self::DrainKubeNode => {
+                let Eviction { force, delete_empty_dir_data, .. } = of.eviction;
+                let may_be_missing = of.is_removal;
+                Rke2Call::DrainKubeNode { kube_node: kube_node?, may_be_missing, force, delete_empty_dir_data }
+            }
+            Self::UncordonKubeNode => Rke2Call::UncordonKubeNode { kube_node: kube_node? },
+            Self::DeleteKubeNode => Rke2Call::DeleteKubeNode { kube_node: kube_node? },
+            Self::ForgetNodePassword => Rke2Call::ForgetNodePassword { kube_node: kube_node? },
+            Self::LabelKubeNode => Rke2Call::LabelKubeNode { kube_node: kube_node?, labels: of.labels },
             Self::DeliverAccess => Rke2Call::DeliverAccess {},
         })
     }
@@ -88,7 +186,10 @@ mod tests {
     fn every_call_is_parsed_from_its_name_and_its_rendered_parameters() {
         let kube_node = "gpu-1".parse().expect("a name");
         for name in CallName::ALL {
-            let call = name.about(Some(&kube_node)).expect("it has a KubeNode");
+            let labels = BTreeMap::from([("rack".to_owned(), "b12".to_owned())]);
+            let context =
+                Context { kube_node: Some(&kube_node), is_removal: true, eviction: Eviction::default(), labels };
+            let call = name.with(context).expect("it has a KubeNode");
             let rendered = ClusterCall { call: name.as_str().to_owned(), parameters: call.parameters() };
             assert_eq!(rendered.parse(), Ok(call));
             assert_eq!(CallName::parse(name.as_str()), Some(name));

@@ -52,6 +52,11 @@ impl Config {
         Option::<Self>::deserialize(config).map(Option::unwrap_or_default)
     }
 
+    /// Returns the labels of the cluster's nodes.
+    pub(crate) fn into_node_labels(self) -> BTreeMap<String, String> {
+        self.node_labels
+    }
+
     /// Returns a reason for every setting whose value is not accepted.
     fn check(&self) -> Vec<Reason> {
         let sans = self.tls_san.iter().enumerate().filter(|(_, san)| !is_san(san)).map(|(at, san)| {

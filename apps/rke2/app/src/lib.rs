@@ -9,8 +9,10 @@
 mod app;
 mod call;
 mod config;
+mod describe;
 mod faults;
 mod manifest;
+mod observed;
 mod operation;
 mod placement;
 mod plan;
@@ -19,10 +21,12 @@ mod requirements;
 mod results;
 mod schema;
 mod size;
+mod subjects;
 
 pub use app::Rke2;
 pub use call::Rke2Call;
-pub use faults::{FAULTS, FaultRow, LogSpan};
+pub use faults::{Counts, FAULTS, FaultRow, LogSpan, OTHER_FAULTS, Proof, Remedy, Subject};
+pub use observed::{ObservedCluster, ObservedKubeNode, compared_labels};
 pub use plan::Deadlines;
 
 /// Names of a workload's facts, secrets and components.
@@ -40,6 +44,16 @@ pub mod names {
     /// Returns the name of a fact: RKE2 was completely installed for a member, and may have run since.
     pub fn installed(member: &str) -> String {
         format!("installed/{member}")
+    }
+
+    /// Returns the name of a fact: the member's KubeNode was ready once.
+    pub fn joined(member: &str) -> String {
+        format!("joined/{member}")
+    }
+
+    /// Returns the name of a fact: the platform has cordoned the member's KubeNode, and nobody has asked it to uncordon it.
+    pub fn cordoned(member: &str) -> String {
+        format!("cordoned/{member}")
     }
 
     /// Component of the control plane's member.

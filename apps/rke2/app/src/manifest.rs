@@ -10,7 +10,7 @@ use crate::{
     schema,
 };
 
-/// Phases in their order, those of a decommission last.
+/// Phases in their order: deployment, changes of a running cluster, readiness, decommission.
 pub(crate) mod phase {
     pub(crate) const PLACEMENT_VALIDATED: &str = "placement_validated";
     pub(crate) const SERVER_BOOTSTRAP_REQUESTED: &str = "server_bootstrap_requested";
@@ -19,12 +19,21 @@ pub(crate) mod phase {
     pub(crate) const AGENT_JOIN_REQUESTED: &str = "agent_join_requested";
     pub(crate) const AGENT_JOINING: &str = "agent_joining";
     pub(crate) const KUBECONFIG_DELIVERY_REQUESTED: &str = "kubeconfig_delivery_requested";
+    pub(crate) const MEMBER_DRAINING: &str = "member_draining";
+    pub(crate) const MEMBER_REMOVING: &str = "member_removing";
+    pub(crate) const MEMBERS_STOPPING: &str = "members_stopping";
+    pub(crate) const STOPPED: &str = "stopped";
+    pub(crate) const SERVER_STARTING: &str = "server_starting";
+    pub(crate) const AGENTS_STARTING: &str = "agents_starting";
+    pub(crate) const RECONCILING: &str = "reconciling";
+    pub(crate) const SERVER_REPAIRING: &str = "server_repairing";
+    pub(crate) const AGENTS_REPAIRING: &str = "agents_repairing";
     pub(crate) const READY: &str = "ready";
     pub(crate) const AGENTS_REMOVING: &str = "agents_removing";
     pub(crate) const SERVER_REMOVING: &str = "server_removing";
     pub(crate) const REMOVED: &str = "removed";
 
-    pub(crate) const ALL: [&str; 11] = [
+    pub(crate) const ALL: [&str; 20] = [
         PLACEMENT_VALIDATED,
         SERVER_BOOTSTRAP_REQUESTED,
         SERVER_BOOTSTRAPPING,
@@ -32,6 +41,15 @@ pub(crate) mod phase {
         AGENT_JOIN_REQUESTED,
         AGENT_JOINING,
         KUBECONFIG_DELIVERY_REQUESTED,
+        MEMBER_DRAINING,
+        MEMBER_REMOVING,
+        MEMBERS_STOPPING,
+        STOPPED,
+        SERVER_STARTING,
+        AGENTS_STARTING,
+        RECONCILING,
+        SERVER_REPAIRING,
+        AGENTS_REPAIRING,
         READY,
         AGENTS_REMOVING,
         SERVER_REMOVING,
@@ -45,6 +63,11 @@ pub(crate) const ARCHIVE: &str = "rke2.linux-amd64.tar.gz";
 pub(crate) const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
 /// File with the release's digests.
 const SUMS: &str = "sha256sum-amd64.txt";
+
+/// Returns the oldest version of a task's parameters that suffices. A stop must be able to end pods.
+const fn oldest_schema(task: TaskType) -> u32 {
+    if matches!(task, TaskType::Rke2Stop) { 2 } else { 1 }
+}
 
 pub(crate) fn manifest() -> Manifest {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
@@ -78,10 +101,11 @@ pub(crate) fn manifest() -> Manifest {
             TaskType::Rke2Configure,
             TaskType::Rke2Start,
             TaskType::Rke2Stop,
+            TaskType::Rke2Enable,
             TaskType::Rke2KubeconfigRead,
             TaskType::Rke2Uninstall,
         ]
-        .map(|task| (task, 1))
+        .map(|task| (task, oldest_schema(task)))
         .to_vec(),
         operations: operation::specs(),
         release_files: texts(&[ARCHIVE, IMAGES]),

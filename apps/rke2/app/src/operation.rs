@@ -8,6 +8,11 @@ use uuid::Uuid;
 
 use crate::schema;
 
+/// Longest time that a drain may take: one day.
+pub(crate) const DRAIN_SECONDS_MAX: u64 = 24 * 3_600;
+/// Time that a drain may take by default. kubectl waits without end; here everything has a deadline.
+pub(crate) const DRAIN_SECONDS_DEFAULT: u64 = 600;
+
 /// A requested operation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", content = "parameters", rename_all = "snake_case")]
@@ -16,6 +21,20 @@ pub(crate) enum Operation {
     Deploy(NoParameters),
     /// Adds agents.
     AddMember(NoParameters),
+    /// Moves the pods of an agent to others, and keeps new ones away.
+    DrainMember(DrainMember),
+    /// Lets a drained agent accept pods again.
+    UncordonMember(UncordonMember),
+    /// Removes an agent.
+    RemoveMember(DrainMember),
+    /// Stops RKE2 on every member.
+    Stop(NoParameters),
+    /// Starts RKE2 on every member.
+    Start(NoParameters),
+    /// Corrects what deviates without restarting anything.
+    Reconcile(NoParameters),
+    /// Restarts and reinstalls RKE2 within a scope.
+    Repair(Repair),
     /// Removes every member.
     Decommission(NoParameters),
     /// Changes the version of RKE2.
@@ -29,6 +48,7 @@ pub(crate) enum Operation {
 /// No parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{}]))]
 pub(crate) struct NoParameters {}
 
 /// Parameters of an upgrade.
@@ -51,6 +71,36 @@ pub(crate) struct Restore {
     pub(crate) snapshot: String,
 }
 
+/// Parameters of a drain, and of the drain that precedes a removal.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{ "member": "agent-2" }]))]
+pub(crate) struct DrainMember {
+    /// Name of the member, for example `agent-2`.
+    #[schemars(length(min = 1, max = 64), regex(pattern = "^[a-z0-9-]+$"))]
+    pub(crate) member: String,
+    /// Also evict pods that no controller replaces, and drain the last ready agent.
+    #[serde(default)]
+    pub(crate) force: bool,
+    /// Also evict pods with `emptyDir` volumes; the data in these volumes is lost.
+    #[serde(default)]
+    pub(crate) delete_empty_dir_data: bool,
+    /// Longest time for the drain, in seconds; 600 by default.
+    #[serde(default = "drain_seconds")]
+    #[schemars(range(min = 1, max = DRAIN_SECONDS_MAX))]
+    pub(crate) timeout_seconds: u64,
+}
+
+/// Parameters of an uncordon.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{ "member": "agent-2" }]))]
+pub(crate) struct UncordonMember {
+    /// Name of the member, for example `agent-2`.
+    #[schemars(length(min = 1, max = 64), regex(pattern = "^[a-z0-9-]+$"))]
+    pub(crate) member: String,
+}
+
 /// Parameters of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -62,6 +112,81 @@ pub(crate) struct ReplaceMember {
     /// Allocation of the other node.
     #[schemars(with = "Uuid")]
     pub(crate) by: AllocationId,
+    /// Also evict pods that no controller replaces.
+    #[serde(default)]
+    pub(crate) force: bool,
+    /// Also evict pods with `emptyDir` volumes; the data in these volumes is lost.
+    #[serde(default)]
+    pub(crate) delete_empty_dir_data: bool,
+    /// Longest time for the drain of the old member, in seconds; 600 by default.
+    #[serde(default = "drain_seconds")]
+    #[schemars(range(min = 1, max = DRAIN_SECONDS_MAX))]
+    pub(crate) timeout_seconds: u64,
+}
+
+/// Parameters of a repair.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{ "scope": "member", "member": "agent-2" }, { "scope": "control_plane" }]))]
+pub(crate) struct Repair {
+    /// What the repair may restart and reinstall.
+    pub(crate) scope: RepairScope,
+    /// Name of the member; only with scope `member`.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 64), regex(pattern = "^[a-z0-9-]+$"))]
+    pub(crate) member: Option<String>,
+}
+
+/// What a repair may restart and reinstall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RepairScope {
+    /// One member.
+    Member,
+    /// The server.
+    ControlPlane,
+    /// The server, and then every agent.
+    WholeRuntime,
+}
+
+/// What a drain may evict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Eviction {
+    /// Pods that no controller replaces.
+    pub(crate) force: bool,
+    /// Pods with `emptyDir` volumes.
+    pub(crate) delete_empty_dir_data: bool,
+    /// Longest time for the drain, in seconds.
+    pub(crate) timeout_seconds: u64,
+}
+
+impl Operation {
+    /// Returns what the operation may evict; nothing extraordinary for operations without a drain.
+    pub(crate) fn eviction(&self) -> Eviction {
+        match self {
+            Self::DrainMember(DrainMember { force, delete_empty_dir_data, timeout_seconds, .. })
+            | Self::RemoveMember(DrainMember { force, delete_empty_dir_data, timeout_seconds, .. })
+            | Self::ReplaceMember(ReplaceMember { force, delete_empty_dir_data, timeout_seconds, .. }) => Eviction {
+                force: *force,
+                delete_empty_dir_data: *delete_empty_dir_data,
+                timeout_seconds: *timeout_seconds,
+            },
+            Self::Deploy(_)
+            | Self::AddMember(_)
+            | Self::UncordonMember(_)
+            | Self::Stop(_)
+            | Self::Start(_)
+            | Self::Reconcile(_)
+            | Self::Repair(_)
+            | Self::Decommission(_)
+            | Self::Upgrade(_)
+            | Self::Restore(_) => Eviction::default(),
+        }
+    }
+}
+
+const fn drain_seconds() -> u64 {
+    DRAIN_SECONDS_DEFAULT
 }
 
 /// Returns the operations for the manifest.
@@ -72,10 +197,17 @@ pub(crate) fn specs() -> Vec<OperationSpec> {
     vec![
         spec::<NoParameters>(OperationKind::Deploy, true),
         spec::<NoParameters>(OperationKind::AddMember, true),
+        spec::<DrainMember>(OperationKind::DrainMember, true),
+        spec::<UncordonMember>(OperationKind::UncordonMember, true),
+        spec::<DrainMember>(OperationKind::RemoveMember, true),
+        spec::<ReplaceMember>(OperationKind::ReplaceMember, true),
+        spec::<NoParameters>(OperationKind::Stop, true),
+        spec::<NoParameters>(OperationKind::Start, true),
+        spec::<NoParameters>(OperationKind::Reconcile, true),
+        spec::<Repair>(OperationKind::Repair, true),
         spec::<NoParameters>(OperationKind::Decommission, true),
         spec::<Upgrade>(OperationKind::Upgrade, false),
         spec::<Restore>(OperationKind::Restore, false),
-        spec::<ReplaceMember>(OperationKind::ReplaceMember, false),
     ]
 }
 
@@ -110,9 +242,34 @@ mod tests {
                 (json!({ "snapshot": "nightly-1" }), Operation::Restore(Restore { snapshot: "nightly-1".to_owned() }))
             }
             OperationKind::ReplaceMember => {
-                let member = "agent-2".to_owned();
-                (json!({ "member": "agent-2", "by": by }), Operation::ReplaceMember(ReplaceMember { member, by }))
+                let (member, force, delete_empty_dir_data) = ("agent-2".to_owned(), false, false);
+                let timeout_seconds = DRAIN_SECONDS_DEFAULT;
+                let of = ReplaceMember { member, by, force, delete_empty_dir_data, timeout_seconds };
+                (json!({ "member": "agent-2", "by": by }), Operation::ReplaceMember(of))
             }
+            OperationKind::DrainMember => {
+                let (member, timeout_seconds) = ("agent-2".to_owned(), 30);
+                let of = DrainMember { member, force: true, delete_empty_dir_data: true, timeout_seconds };
+                let parameters =
+                    json!({ "member": "agent-2", "force": true, "delete_empty_dir_data": true, "timeout_seconds": 30 });
+                (parameters, Operation::DrainMember(of))
+            }
+            OperationKind::RemoveMember => {
+                let (member, timeout_seconds) = ("agent-2".to_owned(), DRAIN_SECONDS_DEFAULT);
+                let of = DrainMember { member, force: false, delete_empty_dir_data: false, timeout_seconds };
+                (json!({ "member": "agent-2" }), Operation::RemoveMember(of))
+            }
+            OperationKind::UncordonMember => {
+                let member = "agent-2".to_owned();
+                (json!({ "member": "agent-2" }), Operation::UncordonMember(UncordonMember { member }))
+            }
+            OperationKind::Repair => {
+                let repair = Repair { scope: RepairScope::Member, member: Some("agent-2".to_owned()) };
+                (json!({ "scope": "member", "member": "agent-2" }), Operation::Repair(repair))
+            }
+            OperationKind::Stop => (json!({}), Operation::Stop(NoParameters {})),
+            OperationKind::Start => (json!({}), Operation::Start(NoParameters {})),
+            OperationKind::Reconcile => (json!({}), Operation::Reconcile(NoParameters {})),
             OperationKind::Deploy => (json!({}), Operation::Deploy(NoParameters {})),
             OperationKind::AddMember => (json!({}), Operation::AddMember(NoParameters {})),
             OperationKind::Decommission => (json!({}), Operation::Decommission(NoParameters {})),
@@ -134,6 +291,10 @@ mod tests {
             (OperationKind::Upgrade, json!({ "version": "v1; reboot" })),
             (OperationKind::Restore, json!({ "snapshot": "../etc" })),
             (OperationKind::ReplaceMember, json!({ "member": "agent-2", "by": "gpu-2" })),
+            (OperationKind::DrainMember, json!({ "member": "agent-2", "timeout_seconds": 0 })),
+            (OperationKind::DrainMember, json!({ "member": "../agent-2" })),
+            (OperationKind::Repair, json!({ "scope": "everything" })),
+            (OperationKind::Stop, json!({ "force": true })),
         ] {
             let refused = request(kind, parameters.clone()).check(&available());
             assert!(matches!(refused, Err(PlanRefusal::Parameters(_))), "{kind} {parameters}");

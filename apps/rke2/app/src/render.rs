@@ -1,17 +1,24 @@
 //! Renders the parameters of each task and cluster call from the workload's state when the attempt starts.
 
-use gpuaas_app_rke2_tasks::{Rke2Configure, Rke2Install, Rke2KubeconfigRead, Rke2Role, Rke2Start, Rke2Stop};
-use gpuaas_planner::{ArtifactView, MemberView, RenderError, SecretView, StepAction, StepSpec, WorkloadView};
+use gpuaas_app_rke2_tasks::{
+    Rke2Configure, Rke2Enable, Rke2Install, Rke2KubeconfigRead, Rke2Role, Rke2Start, Rke2Stop,
+};
+use gpuaas_model::OperationKind;
+use gpuaas_planner::{
+    ArtifactView, MemberView, OperationRequest, RenderError, SecretView, StepAction, StepSpec, WorkloadView,
+};
 use gpuaas_wire::task::{ArtifactFetch, ArtifactRef, SecretRef};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    call::CallName,
+    call::{CallName, Context},
     config::{self, Config},
     faults,
     manifest::{ARCHIVE, IMAGES},
-    names, requirements,
+    names,
+    operation::Operation,
+    requirements,
     size::{InstallProgress, ReleaseSize},
 };
 
@@ -19,7 +26,11 @@ use crate::{
 const RESTARTS_MAX: u32 = 2;
 
 /// Returns the parameters of one attempt.
-pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {
+pub(crate) fn render(
+    step: &StepSpec,
+    request: &OperationRequest,
+    workload: &WorkloadView,
+) -> Result<Value, RenderError> {
     let missing = |missing: &str| RenderError::Missing { step: step.key.clone(), missing: missing.to_owned() };
     let member = step.member.and_then(|id| workload.member(id));
     let task = match &step.action {
@@ -27,10 +38,14 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
         StepAction::ClusterCall { call } => {
             let unknown = || RenderError::UnknownCall { step: step.key.clone(), call: call.clone() };
             let name = CallName::parse(call).ok_or_else(unknown)?;
-            return Ok(name
-                .about(member.map(|member| &member.machine.name))
-                .ok_or_else(|| missing("its member"))?
-                .parameters());
+            let operation: Operation = request.parse().map_err(|_| missing("valid parameters"))?;
+            let context = Context {
+                kube_node: member.map(|member| &member.machine.name),
+                is_removal: matches!(request.kind, OperationKind::RemoveMember | OperationKind::ReplaceMember),
+                eviction: operation.eviction(),
+                labels: Config::read(&workload.config).map_err(|_| missing("valid settings"))?.into_node_labels(),
+            };
+            return Ok(name.with(context).ok_or_else(|| missing("its member"))?.parameters());
         }
         StepAction::Record { .. } => return Ok(Value::Null),
     };
@@ -75,7 +90,8 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
             restarts_max: RESTARTS_MAX,
             exceptions: faults::exceptions(),
         }),
-        T::Rke2Stop => value(&Rke2Stop { role }),
+        T::Rke2Stop => value(&Rke2Stop { role, kill_all: kills_all(request.kind) }),
+        T::Rke2Enable => value(&Rke2Enable { role }),
         T::Rke2KubeconfigRead => {
             let secret =
                 workload.secrets.get(names::ADMIN_KUBECONFIG).ok_or_else(|| missing(names::ADMIN_KUBECONFIG))?;
@@ -85,6 +101,12 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
         T::Residue => value(&requirements::residue(is_installed(member, workload))),
         T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for the task")),
     }
+}
+
+/// Returns true if a stop of this operation also ends what RKE2 leaves running. A removal must not: the member's etcd takes part in its own
+/// removal, and the uninstall that follows ends everything.
+pub(crate) const fn kills_all(kind: OperationKind) -> bool {
+    matches!(kind, OperationKind::Stop | OperationKind::Repair)
 }
 
 /// Returns true if RKE2 was completely installed for the member.

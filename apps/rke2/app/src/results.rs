@@ -7,12 +7,16 @@ use gpuaas_wire::task::{PreflightReport, ResidueReport, Severity};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{faults, names};
+use crate::{call::CallName, faults, names};
 
 /// Returns the outputs of a step's result, or a fault if the result is no success.
 pub(crate) fn outputs(step: &StepSpec, result: &Value, workload: &WorkloadView) -> Result<Vec<StepOutput>, Box<Fault>> {
-    let StepAction::NodeTask { task, .. } = &step.action else { return Ok(Vec::new()) };
     let whom = step.member.and_then(|id| workload.member(id)).map_or("", |member| member.name.as_str());
+    let task = match &step.action {
+        StepAction::NodeTask { task, .. } => task,
+        StepAction::ClusterCall { call } => return Ok(of_call(CallName::parse(call), whom)),
+        StepAction::Record { .. } => return Ok(Vec::new()),
+    };
     use gpuaas_model::TaskType as T;
     match task {
         T::Preflight => preflight(&read::<PreflightReport>(result, step, workload)?, step, workload),
@@ -23,6 +27,7 @@ pub(crate) fn outputs(step: &StepSpec, result: &Value, workload: &WorkloadView) 
         }
         // RKE2 may have run once it is installed, whatever its node reports later.
         T::Rke2Install => Ok(vec![StepOutput::Fact(names::installed(whom), Value::Bool(true))]),
+        T::Rke2Uninstall => Ok(vec![StepOutput::Fact(names::joined(whom), Value::Bool(false))]),
         T::Residue => residue(&read::<ResidueReport>(result, step, workload)?, step, workload),
         T::Noop
         | T::Inspect
@@ -30,9 +35,29 @@ pub(crate) fn outputs(step: &StepSpec, result: &Value, workload: &WorkloadView) 
         | T::ArtifactFetch
         | T::Rke2Configure
         | T::Rke2Stop
-        | T::Rke2Uninstall
+        | T::Rke2Enable
         | T::Rke2Observe => Ok(Vec::new()),
     }
+}
+
+/// Remembers which members have joined, and who cordoned a KubeNode: a start lifts the platform's cordon, and never a person's.
+fn of_call(call: Option<CallName>, member: &str) -> Vec<StepOutput> {
+    let (name, is_so) = match call {
+        Some(CallName::CordonKubeNode) => (names::cordoned(member), true),
+        Some(CallName::UncordonKubeNode) => (names::cordoned(member), false),
+        Some(CallName::KubeNodeReady) => (names::joined(member), true),
+        Some(
+            CallName::ApiReady
+            | CallName::KubeNodes
+            | CallName::DrainKubeNode
+            | CallName::DeleteKubeNode
+            | CallName::ForgetNodePassword
+            | CallName::LabelKubeNode
+            | CallName::DeliverAccess,
+        )
+        | None => return Vec::new(),
+    };
+    vec![StepOutput::Fact(name, Value::Bool(is_so))]
 }
 
 /// Reads the result of a step that runs on a node.
@@ -65,7 +90,7 @@ fn preflight(
         })
         .collect();
     let evidence = Evidence::new(format!("preflight {}", first.check), None, &findings.join("; "));
-    let mut fault = faults::PREFLIGHT.fault(member.into(), &workload.name, Some(evidence));
+    let mut fault = faults::PREFLIGHT.fault(&faults::Subject::of(member, workload), Some(evidence));
     // The text comes from the node, where the tenant is root: it is marked as such, and shown only if the control plane knows the check.
     if let Ok(check) = first.check.parse::<Check>() {
         let node = &member.machine.name;
@@ -124,7 +149,7 @@ fn residue(report: &ResidueReport, step: &StepSpec, workload: &WorkloadView) -> 
     let unseen = report.unseen.iter().map(|what| format!("not checked: {what}"));
     let items = report.items.iter().map(ToString::to_string);
     let evidence = Evidence::new("residue report", None, &unseen.chain(items).collect::<Vec<_>>().join(", "));
-    let mut fault = faults::RESIDUE.fault(member.into(), &workload.name, Some(evidence));
+    let mut fault = faults::RESIDUE.fault(&faults::Subject::of(member, workload), Some(evidence));
     let node = &member.machine.name;
     let reset =
         format!("ask the operator to reset and reimage {node} (gpuaas node reset {node} --force --reason TEXT)");

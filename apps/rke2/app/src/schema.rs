@@ -46,6 +46,6 @@ mod tests {
             // A closed object leaves no place for a secret that the schema does not name.
             assert_eq!(schema["additionalProperties"], false, "{schema}");
         }
-        assert_eq!(schemas.len(), 6);
+        assert_eq!(schemas.len(), 13);
     }
 }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use gpuaas_app_rke2::Rke2;
 use gpuaas_model::{
-    AllocationId, Health, MemberId, MemberPlace, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp,
-    WorkloadId,
+    AllocationId, Code, Health, MemberId, MemberPlace, MemberState, NodeId, OperationKind, ProjectId, SecretId,
+    Timestamp, WorkloadId,
 };
 use gpuaas_planner::{
     App, ArtifactView, MachineView, MemberView, OperationRequest, Plan, PlanRefusal, ReleaseView, SecretView,
@@ -34,9 +34,11 @@ fn member(component: &str, ordinal: u32, state: MemberState) -> MemberView {
         machine: MachineView {
             name: format!("gpu-{number:02}").parse().expect("a name"),
             address: format!("10.4.0.{number}"),
+            clock_skew_seconds: None,
         },
         state,
         health: Health::Progressing,
+        fault: None,
         touched: false,
     }
 }
@@ -48,6 +50,7 @@ fn workload(config: Value, members: Vec<MemberView>) -> WorkloadView {
         id: WorkloadId::from_uuid(id(1)),
         project: ProjectId::from_uuid(id(2)),
         name: "train".parse().expect("a name"),
+        lifecycle: gpuaas_model::Lifecycle::Running,
         config,
         release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: Vec::new() },
         members,
@@ -69,7 +72,8 @@ fn plan(kind: OperationKind, workload: &WorkloadView) -> Plan {
 fn config_of(key: &str, workload: &WorkloadView) -> String {
     let plan = plan(OperationKind::Deploy, workload);
     let step = plan.steps.iter().find(|step| step.key.to_string() == key).expect("the step");
-    let params = Rke2::default().render(step, workload).expect("rendered");
+    let params =
+        Rke2::default().render(step, &OperationRequest::of(OperationKind::Deploy), workload).expect("rendered");
     params["config"].as_str().expect("a configuration").to_owned()
 }
 
@@ -141,6 +145,150 @@ fn golden_plans_list_steps_in_order() {
     });
 }
 
+/// Returns the plan of an operation on the members that it is about, or the refusal. An added member is the last one.
+fn requested(kind: OperationKind, parameters: Value, workload: &WorkloadView) -> Result<Plan, PlanRefusal> {
+    let app = Rke2::default();
+    let parameters = parameters.as_object().cloned().expect("an object");
+    let request = OperationRequest { kind, parameters };
+    request.check(app.manifest())?;
+    let subjects = app.subjects(&request, workload)?;
+    let added = subjects.added.and_then(|_| workload.members.last()).map(|member| member.id);
+    let targets: Vec<MemberId> = subjects.existing.into_iter().chain(added).collect();
+    let plan = app.plan(&request, workload, &targets)?;
+    assert_eq!(check(&plan, &app.manifest().phases, &workload.members), []);
+    Ok(plan)
+}
+
+fn running(members: Vec<MemberView>) -> WorkloadView {
+    let healthy = |member| MemberView { health: Health::Healthy, touched: true, ..member };
+    workload(json!({ "node_labels": { "rack": "b12" } }), members.into_iter().map(healthy).collect())
+}
+
+fn since(of: impl Fn(Timestamp) -> MemberState) -> MemberState {
+    of(Timestamp::from_millis(0))
+}
+
+fn ready() -> MemberState {
+    since(|since| MemberState::Ready { since })
+}
+
+#[test]
+fn operations_offered_for_a_member_are_those_that_are_accepted() {
+    use OperationKind as K;
+    let app = Rke2::default();
+    let by = AllocationId::from_uuid(id(9_000));
+    let states = [
+        MemberState::Pending,
+        ready(),
+        since(|since| MemberState::Draining { since }),
+        since(|since| MemberState::Drained { since }),
+        since(|since| MemberState::Stopped { since }),
+        since(|since| MemberState::Removing { since }),
+        MemberState::Removed,
+    ];
+    for state in states {
+        let of = running(vec![member("server", 1, ready()), member("agent", 1, state.clone())]);
+        for member in &of.members {
+            let name = &member.name;
+            let requests = [
+                (K::DrainMember, json!({ "member": name, "force": true })),
+                (K::UncordonMember, json!({ "member": name })),
+                (K::RemoveMember, json!({ "member": name, "force": true })),
+                (K::ReplaceMember, json!({ "member": name, "by": by })),
+                (K::Repair, json!({ "scope": "member", "member": name })),
+            ];
+            let accepted = requests.into_iter().filter(|(kind, parameters)| {
+                let parameters = parameters.as_object().cloned().expect("an object");
+                app.subjects(&OperationRequest { kind: *kind, parameters }, &of).is_ok()
+            });
+            let accepted: Vec<K> = accepted.map(|(kind, _)| kind).collect();
+            assert_eq!(app.member_operations(member, &of), accepted, "{name} {state:?}");
+        }
+    }
+    let of = running(vec![member("server", 1, ready()), member("agent", 1, ready())]);
+    let offered = |at: usize| app.member_operations(&of.members[at], &of);
+    assert_eq!(offered(0), [K::UncordonMember]);
+    assert_eq!(offered(1), [K::DrainMember, K::UncordonMember, K::RemoveMember, K::ReplaceMember]);
+}
+
+#[test]
+fn golden_plans_of_a_running_cluster_list_steps_in_order() {
+    use OperationKind as K;
+    let of = running(vec![member("server", 1, ready()), member("agent", 1, ready()), member("agent", 2, ready())]);
+    let growing = running(vec![
+        member("server", 1, ready()),
+        member("agent", 1, ready()),
+        member("agent", 2, MemberState::Pending),
+    ]);
+    let mut drained = running(vec![
+        member("server", 1, ready()),
+        member("agent", 1, since(|since| MemberState::Drained { since })),
+        member("agent", 2, ready()),
+    ]);
+    drained.facts.insert("cordoned/agent-1".to_owned(), Value::Bool(true));
+    let mut broken = of.clone();
+    broken.members[1].health = Health::Degraded;
+    let replacement = json!({ "member": "agent-1", "by": AllocationId::from_uuid(id(9_000)) });
+    let plans = [
+        ("plan_drain", K::DrainMember, json!({ "member": "agent-1", "timeout_seconds": 90 }), &of),
+        ("plan_uncordon", K::UncordonMember, json!({ "member": "agent-1" }), &drained),
+        ("plan_remove", K::RemoveMember, json!({ "member": "agent-1" }), &of),
+        ("plan_remove_unwell", K::RemoveMember, json!({ "member": "agent-1" }), &broken),
+        ("plan_replace", K::ReplaceMember, replacement, &growing),
+        ("plan_stop", K::Stop, json!({}), &of),
+        ("plan_start", K::Start, json!({}), &drained),
+        ("plan_reconcile", K::Reconcile, json!({}), &of),
+        ("plan_repair_member", K::Repair, json!({ "scope": "member", "member": "agent-1" }), &broken),
+        ("plan_repair_whole_runtime", K::Repair, json!({ "scope": "whole_runtime" }), &broken),
+    ];
+    settings().bind(|| {
+        for (name, kind, parameters, of) in plans {
+            assert_snapshot!(name, listed(&requested(kind, parameters, of).expect("a plan")));
+        }
+    });
+}
+
+#[test]
+fn requests_that_would_harm_or_change_nothing_are_refused() {
+    use OperationKind as K;
+    let of = running(vec![member("server", 1, ready()), member("agent", 1, ready())]);
+    let own = of.members[1].place.allocation().expect("an allocation");
+    let mut drained = of.clone();
+    drained.members[1].state = since(|since| MemberState::Drained { since });
+    let mut removed = of.clone();
+    removed.members[1].state = MemberState::Removed;
+    for (kind, parameters, of, field, code) in [
+        (K::RemoveMember, json!({ "member": "server-1" }), &of, "parameters.member", Code::LastServer),
+        (K::DrainMember, json!({ "member": "server-1" }), &of, "parameters.member", Code::LastServer),
+        (K::DrainMember, json!({ "member": "agent-1" }), &of, "parameters.member", Code::LastAgent),
+        (K::RemoveMember, json!({ "member": "agent-1" }), &of, "parameters.member", Code::LastAgent),
+        (K::DrainMember, json!({ "member": "agent-1" }), &drained, "parameters.member", Code::NothingToDo),
+        (K::DrainMember, json!({ "member": "agent-9" }), &of, "parameters.member", Code::MemberUnknown),
+        (K::UncordonMember, json!({ "member": "agent-1" }), &removed, "parameters.member", Code::MemberUnknown),
+        (K::ReplaceMember, json!({ "member": "agent-1", "by": own }), &of, "parameters.by", Code::AllocationInUse),
+        (K::Repair, json!({ "scope": "whole_runtime" }), &of, "parameters.scope", Code::NothingToDo),
+        (K::Repair, json!({ "scope": "member", "member": "agent-1" }), &of, "parameters.scope", Code::NothingToDo),
+        (K::Repair, json!({ "scope": "member" }), &of, "parameters.member", Code::FieldInvalid),
+        (
+            K::Repair,
+            json!({ "scope": "control_plane", "member": "agent-1" }),
+            &of,
+            "parameters.member",
+            Code::FieldInvalid,
+        ),
+    ] {
+        match requested(kind, parameters.clone(), of) {
+            Err(PlanRefusal::Refused(reason)) => {
+                assert_eq!((reason.field.as_str(), reason.code), (field, code), "{kind} {parameters}");
+                assert!(reason.next.is_some(), "{kind} {parameters}");
+            }
+            other => panic!("{kind} {parameters}: {other:?}"),
+        }
+    }
+    let forced = json!({ "member": "agent-1", "force": true });
+    assert!(requested(K::DrainMember, forced, &of).is_ok());
+}
+
 #[test]
 fn golden_manifest_lists_promises() {
     let app = Rke2::default();
@@ -156,7 +304,8 @@ fn golden_manifest_lists_promises() {
 /// Returns a step and its rendered parameters.
 fn rendered(kind: OperationKind, key: &str, workload: &WorkloadView) -> (StepSpec, Value) {
     let step = plan(kind, workload).steps.into_iter().find(|step| step.key.to_string() == key).expect("the step");
-    let params = Rke2::default().render(&step, workload).expect("rendered");
+    let params =
+        Rke2::default().render(&step, &OperationRequest::of(OperationKind::Deploy), workload).expect("rendered");
     (step, params)
 }
 
@@ -285,7 +434,8 @@ fn operations_without_a_plan_are_refused() {
     let machine = "edge-1".parse().expect("a name");
     external.members[1].place = MemberPlace::External { machine, address: "192.0.2.7".to_owned() };
     let refusal = Rke2::default().plan(&OperationRequest::of(OperationKind::Deploy), &external, &[]);
-    assert_eq!(refusal, Err(PlanRefusal::NotNow("agent-1 is on a machine that takes no tasks".to_owned())));
+    let refusal = refusal.expect_err("it is refused").to_string();
+    assert_eq!(refusal, "agent-1 is on a machine that takes no tasks");
 }
 
 #[test]
@@ -312,10 +462,14 @@ fn residue_is_reported_by_kind_and_installation_is_recorded() {
         fault.evidence.expect("the unchecked items").text,
         "not checked: firewall rules: no program that lists them is installed"
     );
-    // The node's own report of an uninstall has no outputs: it may be about an earlier workload, or its tenant ran the uninstall.
+    // The node's own report of an uninstall counts for nothing: it may be about an earlier workload, or its tenant ran the uninstall. But
+    // from its begin on, a start is not enough to bring the member back.
     for status in [json!(0), Value::Null] {
         let (step, _) = rendered(OperationKind::Decommission, "server-1/uninstall", &fresh);
-        assert_eq!(Rke2::default().step_outputs(&step, &json!({ "exit_status": status }), &fresh), Ok(Vec::new()));
+        assert_eq!(
+            Rke2::default().step_outputs(&step, &json!({ "exit_status": status }), &fresh),
+            Ok(vec![StepOutput::Fact("joined/server-1".to_owned(), json!(false))])
+        );
     }
     let steps = plan(OperationKind::Deploy, &fresh).steps;
     let step = steps.into_iter().find(|step| step.key.to_string() == "server-1/install").expect("the step");

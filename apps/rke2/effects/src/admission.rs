@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// workload's 51 members wait for one another.
 const REQUESTS: QueueLimits =
     QueueLimits { permits: 64, per_project: 8, per_workload: 1, waiting: 1_024, waiting_per_workload: 64 };
-/// Watches in progress: one for each KubeNode that a step waits for, at most 51 per workload. Each uses the memory of one event: 128 of a
+/// Watches in progress: one for each KubeNode that a step waits for or drains, at most 51 per workload. Each uses the memory of one event: 128 of a
 /// hostile project use at most 32 MB.
 const WATCHES: QueueLimits =
     QueueLimits { permits: 512, per_project: 128, per_workload: 64, waiting: 1_024, waiting_per_workload: 64 };

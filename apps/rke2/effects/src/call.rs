@@ -1,10 +1,14 @@
 //! The cluster calls that plans name; each returns its evidence.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use gpuaas_app_rke2::Rke2Call;
 use gpuaas_engine::effects::CallContext;
-use gpuaas_kube::KubeNode;
+use gpuaas_kube::{DrainOptions, KubeNode};
+use gpuaas_model::{Code, Name};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::{Value, json};
 
@@ -19,7 +23,21 @@ impl Rke2Effects {
             Rke2Call::ApiReady {} => self.api_ready(context).await,
             Rke2Call::KubeNodeReady { kube_node } => self.kube_node_ready(kube_node.as_str(), context).await,
             Rke2Call::KubeNodes {} => self.kube_nodes(context).await,
+            Rke2Call::CordonKubeNode { kube_node, may_be_missing } => {
+                let cordoned = self.cordon(kube_node.as_str(), context).await;
+                unless_missing(cordoned, may_be_missing, &kube_node)
+            }
+            Rke2Call::DrainKubeNode { kube_node, may_be_missing, force, delete_empty_dir_data } => {
+                let options = DrainOptions { force, delete_empty_dir_data };
+                let drained = self.drain(kube_node.as_str(), options, context).await;
+                unless_missing(drained, may_be_missing, &kube_node)
+            }
+            Rke2Call::UncordonKubeNode { kube_node } => self.uncordon(kube_node.as_str(), context).await,
             Rke2Call::DeleteKubeNode { kube_node } => self.delete_kube_node(kube_node.as_str(), context).await,
+            Rke2Call::ForgetNodePassword { kube_node } => self.forget_node_password(kube_node.as_str(), context).await,
+            Rke2Call::LabelKubeNode { kube_node, labels } => {
+                self.label_kube_node(kube_node.as_str(), &labels, context).await
+            }
             Rke2Call::DeliverAccess {} => self.try_delivery(context).await,
         }
     }
@@ -56,9 +74,57 @@ impl Rke2Effects {
         Ok(json!({ "kube_nodes": nodes.iter().map(evidence).collect::<Vec<_>>() }))
     }
 
+    async fn cordon(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
+        let changed = self.on_cluster(context, |cluster| async move { cluster.cordon(name).await }).await?;
+        Ok(json!({ "kube_node": name, "changed": changed }))
+    }
+
+    async fn uncordon(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
+        let changed = self.on_cluster(context, |cluster| async move { cluster.uncordon(name).await }).await?;
+        Ok(json!({ "kube_node": name, "changed": changed }))
+    }
+
+    /// Evicts the pods of a KubeNode. An interrupted drain is repeated: what was evicted is not on the KubeNode any more.
+    async fn drain(&self, name: &str, options: DrainOptions, context: &CallContext) -> Result<Value, TaskFailure> {
+        let (until, progress) = (wait_deadline(context), &*context.progress);
+        let drained =
+            self.on_cluster(context, |cluster| async move {
+                cluster.drain(name, options, time_left(until), progress).await
+            })
+            .await?;
+        Ok(json!({
+            "kube_node": name,
+            "evicted_pods": drained.evicted,
+            "daemon_set_pods": drained.of_daemon_sets,
+            "mirror_pods": drained.mirrors,
+        }))
+    }
+
     async fn delete_kube_node(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
-        let deleted = self.on_cluster(context, |cluster| async move { cluster.delete_kube_node(name).await }).await?;
+        let (until, progress) = (wait_deadline(context), &*context.progress);
+        let deleted =
+            self.on_cluster(context, |cluster| async move {
+                cluster.delete_kube_node(name, time_left(until), progress).await
+            })
+            .await?;
         Ok(json!({ "kube_node": name, "deleted": deleted }))
+    }
+
+    async fn forget_node_password(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
+        let forgotten =
+            self.on_cluster(context, |cluster| async move { cluster.forget_node_password(name).await }).await?;
+        Ok(json!({ "kube_node": name, "forgotten": forgotten }))
+    }
+
+    async fn label_kube_node(
+        &self,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        context: &CallContext,
+    ) -> Result<Value, TaskFailure> {
+        let changed =
+            self.on_cluster(context, |cluster| async move { cluster.label_kube_node(name, labels).await }).await?;
+        Ok(json!({ "kube_node": name, "changed_labels": changed }))
     }
 
     /// Proves that a delivery works: creates credentials without permissions, uses them through the tunnel, and removes them.
@@ -69,6 +135,20 @@ impl Rke2Effects {
             Ok(json!({ "endpoint": cluster.endpoint().to_string(), "authenticated_as": seen.username }))
         })
         .await
+    }
+}
+
+/// Accepts that a KubeNode does not exist, if the call permits it: nothing runs on it then.
+fn unless_missing(
+    result: Result<Value, TaskFailure>,
+    may_be_missing: bool,
+    kube_node: &Name,
+) -> Result<Value, TaskFailure> {
+    match result {
+        Err(failure) if may_be_missing && failure.code == Code::KubeNodeMissing => {
+            Ok(json!({ "kube_node": kube_node, "missing": true }))
+        }
+        result => result,
     }
 }
 
@@ -83,7 +163,7 @@ fn time_left(until: Instant) -> Duration {
 
 /// Returns the fields of a KubeNode that are kept as evidence.
 fn evidence(node: &KubeNode) -> Value {
-    let ready = node.conditions.iter().find(|condition| condition.kind == "Ready");
+    let ready = node.ready_condition();
     json!({
         "kube_node": node.name,
         "uid": node.uid,

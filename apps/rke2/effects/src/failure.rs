@@ -9,6 +9,9 @@ use gpuaas_wire::task::TaskFailure;
 pub(crate) fn of(error: KubeError, machine: &MachineView) -> TaskFailure {
     let code = match &error {
         KubeError::NotReady { .. } => Code::ClusterNotReady,
+        KubeError::NoKubeNode(_) => Code::KubeNodeMissing,
+        KubeError::DrainRefused(_) => Code::DrainRefused,
+        KubeError::DrainBlocked(_) => Code::DrainBlocked,
         KubeError::Refused
         | KubeError::Unreachable(_)
         | KubeError::Interrupted(_)
@@ -16,6 +19,7 @@ pub(crate) fn of(error: KubeError, machine: &MachineView) -> TaskFailure {
         | KubeError::Untrusted(_)
         | KubeError::Unauthorized
         | KubeError::Unreadable(_)
+        | KubeError::TooLong { .. }
         | KubeError::Kubeconfig(_) => Code::ClusterUnreachable,
         KubeError::Busy { .. } => Code::RateLimited,
         // 5xx and 429: the apiserver answers, but cannot serve the request now.
@@ -25,6 +29,13 @@ pub(crate) fn of(error: KubeError, machine: &MachineView) -> TaskFailure {
         }
         KubeError::Refusal(_) => Code::FieldInvalid,
     };
-    let message = format!("{}:6443 on {}: {error}", machine.address, machine.name);
+    // These are about the cluster's pods and KubeNodes: the address of its apiserver would distract.
+    let is_about_objects =
+        matches!(error, KubeError::NoKubeNode(_) | KubeError::DrainRefused(_) | KubeError::DrainBlocked(_));
+    let message = if is_about_objects {
+        error.to_string()
+    } else {
+        format!("{}:6443 on {}: {error}", machine.address, machine.name)
+    };
     TaskFailure::new(code, cut(&message, TaskFailure::MESSAGE_BYTES_MAX))
 }

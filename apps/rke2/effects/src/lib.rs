@@ -12,6 +12,7 @@ mod admission;
 mod call;
 mod connections;
 mod failure;
+mod observe;
 
 use std::sync::Mutex;
 
@@ -50,5 +51,9 @@ impl AppEffects for Rke2Effects {
 
     async fn revoke_access(&self, service_account: &str, context: CallContext) -> Result<(), TaskFailure> {
         self.revoke(service_account, &context).await
+    }
+
+    async fn observe(&self, context: CallContext) -> Result<Value, TaskFailure> {
+        self.observe_cluster(&context).await
     }
 }

@@ -19,7 +19,8 @@ use genuine::RealApiserver;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
 use gpuaas_model::{
-    AllocationId, Code, Health, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId,
+    AllocationId, Code, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp,
+    WorkloadId,
 };
 use gpuaas_planner::{ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
 use uuid::Uuid;
@@ -107,9 +108,10 @@ fn workload(address: IpAddr) -> WorkloadView {
         component_key: "server".into(),
         ordinal: 1,
         place: MemberPlace::Allocation { allocation: AllocationId::from_uuid(id(2)), node: NodeId::from_uuid(id(3)) },
-        machine: MachineView { name: "gpu-1".parse().unwrap(), address: address.to_string() },
+        machine: MachineView { name: "gpu-1".parse().unwrap(), address: address.to_string(), clock_skew_seconds: None },
         state: MemberState::Pending,
         health: Health::Progressing,
+        fault: None,
         touched: false,
     };
     let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
@@ -117,6 +119,7 @@ fn workload(address: IpAddr) -> WorkloadView {
         id: WorkloadId::from_uuid(id(5)),
         project: ProjectId::from_uuid(id(6)),
         name: "prod".parse().unwrap(),
+        lifecycle: Lifecycle::Running,
         config: serde_json::json!({}),
         release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: vec![] },
         members: vec![server],
@@ -140,12 +143,70 @@ async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
 
     let proof = cluster.call("deliver_access").await.unwrap();
     assert_eq!(proof["authenticated_as"], "system:serviceaccount:gpuaas-access:delivery-probe");
+    let cordon = |may_be_missing: bool| {
+        let parameters = serde_json::json!({ "kube_node": "gpu-1", "may_be_missing": may_be_missing });
+        ClusterCall { parameters, ..named("cordon_kube_node") }
+    };
+    for call in [cordon(false), about_kube_node("uncordon_kube_node")] {
+        let missing = cluster.effects.call(call, cluster.context(DEADLINE_MS)).await.unwrap_err();
+        assert_eq!(
+            (missing.code, missing.message.as_str()),
+            (Code::KubeNodeMissing, "the cluster has no KubeNode gpu-1")
+        );
+    }
+    cluster.effects.call(cordon(true), cluster.context(DEADLINE_MS)).await.unwrap();
+    let forgotten = cluster.effects.call(about_kube_node("forget_node_password"), cluster.context(DEADLINE_MS)).await;
+    assert_eq!(forgotten.unwrap()["forgotten"], false);
     let deleted = cluster.effects.call(about_kube_node("delete_kube_node"), cluster.context(DEADLINE_MS)).await;
     assert_eq!(deleted.unwrap()["deleted"], false);
     assert_eq!(cluster.call("kube_nodes").await.unwrap()["kube_nodes"], serde_json::json!([]));
     // One more for the watch and one for the probe's own credentials; all other requests used the kept connection.
     assert_eq!(cluster.tunnels.opened.load(Ordering::SeqCst), before + 2);
     assert_eq!(cluster.call("restart").await.unwrap_err().code, Code::TaskUnknown);
+}
+
+/// Creates an object with the admin's rights.
+async fn create(cluster: &GenuineCluster, path: &str, object: serde_json::Value) {
+    let admin = cluster.genuine.cluster();
+    admin.request(http::Method::POST, path, Some(("application/json", object))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_reports_pods_that_need_a_flag_and_pods_that_do_not_end() {
+    let cluster = GenuineCluster::new().await;
+    cluster.call("api_ready").await.unwrap();
+    create(&cluster, "/api/v1/nodes", serde_json::json!({"kind": "Node", "metadata": {"name": "gpu-1"}})).await;
+    let account = serde_json::json!({"kind": "ServiceAccount", "metadata": {"name": "default"}});
+    create(&cluster, "/api/v1/namespaces/default/serviceaccounts", account).await;
+    let bare = serde_json::json!({
+        "kind": "Pod", "metadata": {"name": "bare"},
+        "spec": {"nodeName": "gpu-1", "containers": [{"name": "main", "image": "example.com/main"}]},
+    });
+    create(&cluster, "/api/v1/namespaces/default/pods", bare).await;
+    let drain = async |force: bool, deadline_ms| {
+        let parameters = serde_json::json!({
+            "kube_node": "gpu-1", "may_be_missing": false, "force": force, "delete_empty_dir_data": false,
+        });
+        let call = ClusterCall { parameters, ..named("drain_kube_node") };
+        cluster.effects.call(call, cluster.context(deadline_ms)).await
+    };
+    let refused = drain(false, DEADLINE_MS).await.unwrap_err();
+    assert_eq!(refused.code, Code::DrainRefused);
+    assert!(refused.message.contains("default/bare"), "{}", refused.message);
+    let blocked = drain(true, 2_500).await.unwrap_err();
+    assert_eq!(blocked.code, Code::DrainBlocked);
+    assert!(blocked.message.contains("default/bare (grace period until "), "{}", blocked.message);
+    assert!(cluster.progress.lock().unwrap().iter().any(|text| text.starts_with("1 of 1 pods left")));
+    let end = "/api/v1/namespaces/default/pods/bare?gracePeriodSeconds=0";
+    cluster.genuine.cluster().request(http::Method::DELETE, end, None).await.unwrap();
+    let drained = drain(false, DEADLINE_MS).await.unwrap();
+    assert_eq!((&drained["evicted_pods"], &drained["mirror_pods"]), (&0.into(), &0.into()));
+    let labels = serde_json::json!({ "kube_node": "gpu-1", "labels": { "rack": "b12" } });
+    let label = ClusterCall { parameters: labels, ..named("label_kube_node") };
+    let labelled = cluster.effects.call(label, cluster.context(DEADLINE_MS)).await.unwrap();
+    assert_eq!(labelled["changed_labels"], serde_json::json!(["rack"]));
+    let uncordoned = cluster.effects.call(about_kube_node("uncordon_kube_node"), cluster.context(DEADLINE_MS)).await;
+    assert_eq!(uncordoned.unwrap()["changed"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,8 @@ use async_trait::async_trait;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
 use gpuaas_model::{
-    AllocationId, Health, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId,
+    AllocationId, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp,
+    WorkloadId,
 };
 use gpuaas_planner::{ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
 use hostile::{Hostile, Reply};
@@ -38,6 +39,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const MIB: usize = 1_024 * 1_024;
 
 const READY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const ONE_POD: &str = r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"namespace":"web","name":"api-1","uid":"1",
+    "ownerReferences":[{"kind":"ReplicaSet","name":"api","controller":true}]}}]}"#;
 const NO_NODES: &str = r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#;
 
 /// Prints a figure past the test harness, which captures the output of passing tests.
@@ -51,6 +54,8 @@ enum Call {
     Kubeconfig,
     KubeNodes,
     KubeNodeReady,
+    Drain,
+    Observe,
 }
 
 /// A call, and the apiserver's behaviour during it.
@@ -85,6 +90,38 @@ const ATTACKS: &[Attack] = &[
         name: "ten million conditions of a node",
         call: Call::KubeNodes,
         script: |_| Reply::chunks(r#"{"items":[{"status":{"conditions":[{}"#, ",{}", "]}}]}", 30_000_000),
+    },
+    Attack {
+        name: "a million labels of a node",
+        call: Call::KubeNodes,
+        script: |_| Reply::chunks(r#"{"items":[{"metadata":{"labels":{"a":"b""#, r#","a":"b""#, "}}}]}", 8_000_000),
+    },
+    Attack {
+        name: "ten million pods of a node",
+        call: Call::Drain,
+        script: |line| {
+            drained(
+                line,
+                || Reply::chunks(r#"{"metadata":{},"items":[{}"#, ",{}", "]}", 30_000_000),
+                || Reply::bytes(READY),
+            )
+        },
+    },
+    Attack {
+        name: "a watch of pods without end during a drain",
+        call: Call::Drain,
+        script: |line| {
+            drained(
+                line,
+                || Reply::json("200 OK", ONE_POD),
+                || Reply::chunks("\n", "{\"type\":\"DELETED\",\"object\":{}}\n", "\n", 1_024 * MIB),
+            )
+        },
+    },
+    Attack {
+        name: "millions of labels of a node that is compared",
+        call: Call::Observe,
+        script: |_| Reply::chunks(r#"{"items":[{"metadata":{"labels":{"a":"b""#, r#","a":"b""#, "}}}]}", 30_000_000),
     },
     Attack {
         name: "headers without end",
@@ -134,6 +171,17 @@ fn watched(line: &str, watch: impl Fn() -> Reply) -> Reply {
     }
 }
 
+/// Replies like a genuine apiserver with one KubeNode, except about its pods.
+fn drained(line: &str, pods: impl Fn() -> Reply, watch: impl Fn() -> Reply) -> Reply {
+    if line.contains("watch=") {
+        watch()
+    } else if line.contains("/pods?") {
+        pods()
+    } else {
+        Reply::json("200 OK", r#"{"metadata":{"name":"gpu-1"},"spec":{"unschedulable":true},"status":{}}"#)
+    }
+}
+
 struct OneSecret(String);
 
 #[async_trait]
@@ -160,9 +208,14 @@ fn context(hostile: &Arc<Hostile>, number: u128) -> CallContext {
         component_key: "server".into(),
         ordinal: 1,
         place: MemberPlace::Allocation { allocation: AllocationId::from_uuid(id(2)), node: NodeId::from_uuid(id(3)) },
-        machine: MachineView { name: "gpu-1".parse().unwrap(), address: hostile::ADDRESS.to_owned() },
+        machine: MachineView {
+            name: "gpu-1".parse().unwrap(),
+            address: hostile::ADDRESS.to_owned(),
+            clock_skew_seconds: None,
+        },
         state: MemberState::Pending,
         health: Health::Progressing,
+        fault: None,
         touched: false,
     };
     let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
@@ -171,6 +224,7 @@ fn context(hostile: &Arc<Hostile>, number: u128) -> CallContext {
             id: WorkloadId::from_uuid(id(5)),
             project: ProjectId::from_uuid(Uuid::from_u128(6)),
             name: "prod".parse().unwrap(),
+            lifecycle: Lifecycle::Running,
             config: serde_json::json!({}),
             release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: vec![] },
             members: vec![server],
@@ -200,11 +254,19 @@ async fn run_call(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -
     let refused = match call {
         Call::Kubeconfig => effects.deliver_access(request(), context).await.err(),
         Call::KubeNodes => effects.call(named("kube_nodes", serde_json::json!({})), context).await.err(),
+        Call::Observe => effects.observe(context).await.err(),
         Call::KubeNodeReady => {
             effects.call(named("kube_node_ready", serde_json::json!({ "kube_node": "gpu-1" })), context).await.err()
         }
+        Call::Drain => {
+            let parameters = serde_json::json!({
+                "kube_node": "gpu-1", "may_be_missing": false, "force": false, "delete_empty_dir_data": false,
+            });
+            effects.call(named("drain_kube_node", parameters), context).await.err()
+        }
     };
     let refused = refused.expect("a hostile response must be refused");
+    assert_ne!(refused.code, gpuaas_model::Code::TaskUnknown, "the call was not made: {}", refused.message);
     format!("{}: {}", refused.code, refused.message)
 }
 

@@ -9,7 +9,8 @@ use gpuaas_trust::sha256_hex;
 use gpuaas_wire::task::{SecretRef, TaskFailure};
 use zeroize::Zeroizing;
 
-const KUBECONFIG: &str = "/etc/rancher/rke2/rke2.yaml";
+/// RKE2's admin kubeconfig on a server.
+pub(crate) const KUBECONFIG: &str = "/etc/rancher/rke2/rke2.yaml";
 /// Largest kubeconfig that is read, in bytes.
 const KUBECONFIG_BYTES_MAX: u64 = 64 * 1_024;
 

@@ -1,4 +1,4 @@
-//! `rke2.observe`: reports the state of RKE2 on the node; changes nothing.
+//! `rke2.observe`: reports the state of RKE2 on the node, and what differs from what the task expects; changes nothing.
 
 use camino::Utf8Path;
 use gpuaas_app_rke2_tasks::{Rke2Observation, Rke2Observe, Rke2Role};
@@ -7,7 +7,10 @@ use gpuaas_host::{JournalFrom, now};
 use gpuaas_trust::{root_of_bundle, sha256_hex};
 use gpuaas_wire::task::TaskFailure;
 
-use crate::install::version_line;
+use crate::{
+    drift::{self, Config},
+    program::Program,
+};
 
 /// Path of the cluster's CA certificate on a server.
 const SERVER_CA: &str = "/var/lib/rancher/rke2/server/tls/server-ca.crt";
@@ -21,16 +24,23 @@ const JOURNAL_LINES: u32 = 20;
 /// Collects the observation.
 pub(crate) async fn run(task: Rke2Observe, context: Context) -> Result<Rke2Observation, TaskFailure> {
     let unit = task.role.unit();
-    let installed = context.host.files().exists(Utf8Path::new("/usr/local/bin/rke2")).await.map_err(host_failed)?;
+    let program = Program::look(&context).await?;
+    let config = Config::read(&context).await?;
+    let deviations = match &task.expected {
+        Some(expected) => drift::deviations(task.role, expected, &program, &config, &context).await?,
+        None => Vec::new(),
+    };
     Ok(Rke2Observation {
         unit: context.host.units().unit(unit).await.map_err(host_failed)?.map(report),
-        version_line: if installed { Some(version_line(&context).await?) } else { None },
+        version_line: program.version_line(),
         listening: context.host.inventory().listening(PORTS).await.map_err(host_failed)?,
         ca_sha256: match task.role {
             Rke2Role::Server => ca_sha256(&context).await?,
             Rke2Role::Agent => None,
         },
         journal: tail(&context, unit, JournalFrom::Tail(JOURNAL_LINES)).await,
+        config_sha256: config.sha256(),
+        deviations,
     })
 }
 

@@ -1,4 +1,4 @@
-//! `rke2.start`: enables and starts the unit, and follows its events until it is up, or gives up with evidence.
+//! `rke2.start`: lifts a mask, enables and starts the unit, and follows its events until it is up, or gives up with evidence.
 //!
 //! Guarantees: when the task fails, the unit is stopped, or its stop was ordered and takes longer than the task has; the next attempt waits
 //! for that stop. Only an agent that died during the task leaves a unit that is still starting; the next attempt continues to wait for it.
@@ -16,7 +16,11 @@ use gpuaas_host::{Host, HostError, JournalFrom, JournalLine, UnitStatus, now};
 use gpuaas_model::{Code, Timestamp, cut};
 use gpuaas_wire::task::TaskFailure;
 
-use crate::observe::ca_sha256;
+use crate::{
+    enable::unmask_and_enable,
+    kubelet_log::{self, KUBELET_EXITED},
+    observe::ca_sha256,
+};
 
 /// Part of the task's time that is reserved for a failed start: to collect evidence and to stop the unit.
 const CLEANUP_TIME: Duration = Duration::from_secs(30);
@@ -28,7 +32,7 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
     let unit = task.role.unit();
     let host = &context.host;
     host.units().daemon_reload().await.map_err(host_failed)?;
-    host.units().enable(unit).await.map_err(host_failed)?;
+    unmask_and_enable(host.units(), unit).await.map_err(host_failed)?;
     settle_unit(host.as_ref(), unit).await.map_err(host_failed)?;
     // The subscription comes before the start, so that no event in between is missed.
     let events = host.units().unit_events(unit).await.map_err(host_failed)?;
@@ -47,6 +51,7 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
         seen: vec![0; task.give_up_on.len()],
         excepted: vec![false; task.exceptions.len()],
         last_line: String::new(),
+        kubelet_exited: false,
         was_activating: false,
     };
     match wait.until_running(&context, events, journal).await {
@@ -58,7 +63,7 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
             let bare = TaskFailure::new(code, message.clone());
             // A cancellation needs no evidence and must not take long.
             let evidence_max = if code == Code::TaskCancelled { Duration::ZERO } else { EVIDENCE_TIMEOUT };
-            let evidence = with_evidence(&context, unit, began, code, message);
+            let evidence = with_evidence(&context, unit, began, code, message, wait.kubelet_exited);
             let failure = tokio::time::timeout(evidence_max, evidence).await.unwrap_or(bare);
             // A failed start leaves no unit that keeps trying unnoticed, and the next attempt begins with a stopped unit. If the stop takes
             // longer than the task has, the failure is reported anyway: the stop is ordered.
@@ -107,6 +112,8 @@ struct Wait<'a> {
     /// For each exception, true if the last line is within its span.
     excepted: Vec<bool>,
     last_line: String,
+    /// True if a line reported the end of the kubelet.
+    kubelet_exited: bool,
     /// True after the unit has left the state that it had before the start.
     was_activating: bool,
 }
@@ -131,6 +138,7 @@ impl Wait<'_> {
                 line = journal.next() => {
                     let Some(line) = line else { return Err((Code::TaskInterrupted, "the stream of journal lines ended".to_owned())) };
                     self.last_line = line.text;
+                    self.kubelet_exited |= self.last_line.contains(KUBELET_EXITED);
                     context.report_progress(format!("waiting for {unit}: {}", self.last_line));
                     if let Some(text) = self.matched_text() {
                         return Err((Code::HostFailed, format!("{unit} repeatedly logs: {text}")));
@@ -188,17 +196,25 @@ impl Wait<'_> {
     }
 }
 
-/// Returns the failure with the unit's status and the end of its journal since the start.
+/// Returns the failure with the unit's status and the end of its journal since the start; if the kubelet exited, also with the errors in the
+/// kubelet's own log, in place of the oldest lines.
 pub(crate) async fn with_evidence(
     context: &Context,
     unit: &str,
     since: Timestamp,
     code: Code,
     message: String,
+    kubelet_exited: bool,
 ) -> TaskFailure {
     let mut failure = TaskFailure::new(code, cut(&message, TaskFailure::MESSAGE_BYTES_MAX));
     failure.unit = context.host.units().unit(unit).await.ok().flatten().map(|status| Box::new(report(status)));
     failure.journal = tail(context, unit, JournalFrom::Since(since)).await;
+    // The unit's end can be seen before the journal's line about it.
+    if kubelet_exited || failure.journal.iter().any(|line| line.text.contains(KUBELET_EXITED)) {
+        failure.journal.extend(kubelet_log::errors(context).await);
+        let excess = failure.journal.len().saturating_sub(TaskFailure::JOURNAL_LINES_MAX);
+        failure.journal.drain(..excess);
+    }
     failure
 }
 
@@ -232,6 +248,7 @@ mod tests {
             seen: vec![0; 2],
             excepted: vec![false],
             last_line: String::new(),
+            kubelet_exited: false,
             was_activating: false,
         };
         lines.iter().any(|line| {

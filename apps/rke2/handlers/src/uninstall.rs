@@ -3,22 +3,23 @@
 //! workload at a time, and the next one must not find files that this one's tenant could write to.
 //!
 //! Guarantees: an uninstall that began is recorded until its end, even if the agent dies right after the script removed itself: the next
-//! attempt does the rest, and does not report that it found nothing. Only on a completely full disk is the record missing.
+//! attempt does the rest, and reports what the first one found. Only on a completely full disk is the record missing.
 
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_app_rke2_tasks::{Rke2Uninstall, Rke2Uninstalled};
 use gpuaas_handler::{Context, host_failed, staging::STAGING};
-use gpuaas_host::{Changed, Command, FileSpec, Host};
+use gpuaas_host::{Changed, Command, Host, HostError};
 use gpuaas_model::Code;
 use gpuaas_wire::task::TaskFailure;
 
-use crate::install::PREFIX;
+use crate::{
+    UNITS,
+    install::PREFIX,
+    uninstall_record::{Record, Script},
+};
 
-/// File that records an uninstall that began and has not ended; contains the script's exit status as soon as there is one.
-const MARKER: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
-const MARKER_BYTES_MAX: u64 = 64;
 const SCRIPT: &str = "/usr/local/bin/rke2-uninstall.sh";
 /// Variable that names the folder in which RKE2 is installed, for the script.
 const ROOT_VARIABLE: &str = "INSTALL_RKE2_ROOT";
@@ -27,6 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Folders that RKE2 creates around its own folders, innermost first. The script removes only the inner ones.
 const FOLDERS: [&str; 5] =
     ["/opt/cni", "/etc/rancher", "/var/lib/rancher", "/usr/local/lib/systemd/system", "/usr/local/lib/systemd"];
+/// Folders of the units' files.
+const UNIT_FOLDERS: [&str; 2] = ["/etc/systemd/system", "/usr/local/lib/systemd/system"];
 /// Flannel's chains with their tables: the script finds flannel's rules by a text that the names of the chains do not contain.
 const CHAINS: [(&str, &str); 2] = [("nat", "FLANNEL-POSTRTG"), ("filter", "FLANNEL-FWD")];
 const IPTABLES: [&str; 2] = ["/usr/sbin/iptables", "/usr/sbin/ip6tables"];
@@ -44,54 +47,90 @@ pub(crate) async fn run(task: Rke2Uninstall, context: Context) -> Result<Rke2Uni
         tracing::warn!(%error, "could not remove the staged artifacts");
     }
     let has_script = host.files().exists(script).await.map_err(host_failed)?;
-    let status = if has_script {
-        context.report_progress("uninstalling");
-        write_marker(host, None).await?;
-        // On SUSE with /usr/local as a separate mount, the script would look in /opt/rke2 and end at once.
-        let environment = vec![(ROOT_VARIABLE.to_owned(), PREFIX.to_owned())];
-        let command = Command { program: script.to_owned(), arguments: Vec::new(), environment, timeout: TIMEOUT };
-        let status = host.run(&command).await.map_err(host_failed)?.status;
-        write_marker(host, status).await?;
-        status
-    } else {
-        read_marker(host).await?
-    };
-    let has_begun = has_script || status.is_some();
+    let earlier = Record::read(host).await?;
+    let has_begun = has_script || earlier.is_some();
+    let mut record = earlier.unwrap_or_default();
+    record.add(find(host, has_begun, &task.paths).await?);
+    if has_script {
+        run_script(&context, &mut record).await?;
+    }
     // A script that failed stays: it cleans more than paths, and the next attempt runs it again. A completed one has removed itself.
     let is_completed = !host.files().exists(script).await.map_err(host_failed)?;
-    let has_removed = is_completed && remove_paths(host, &task.paths).await;
-    if !has_begun && !has_removed {
-        return Ok(Rke2Uninstalled { exit_status: None });
+    let has_removed = is_completed && remove_paths(host, &task.paths, &record).await?;
+    if has_begun || has_removed {
+        remove_leftovers(host).await;
+        host.units().daemon_reload().await.map_err(host_failed)?;
     }
-    remove_leftovers(host).await;
-    host.units().daemon_reload().await.map_err(host_failed)?;
-    host.files().remove(Utf8Path::new(MARKER)).await.map_err(host_failed)?;
-    Ok(Rke2Uninstalled { exit_status: status })
+    let ended = result(host, record).await?;
+    Record::remove(host).await?;
+    Ok(ended)
 }
 
-/// Returns the status of an uninstall that began and whose script no longer exists; `None` if none began.
-async fn read_marker(host: &dyn Host) -> Result<Option<i32>, TaskFailure> {
-    let read = host.files().read(Utf8Path::new(MARKER), MARKER_BYTES_MAX).await.map_err(host_failed)?;
-    // A script that no longer exists has completed: it removes itself last.
-    Ok(read.map(|text| String::from_utf8_lossy(&text).trim().parse().unwrap_or(0)))
+/// Runs the script between two writes of the record: one that it begins, and one with its status.
+async fn run_script(context: &Context, record: &mut Record) -> Result<(), TaskFailure> {
+    let host = context.host.as_ref();
+    context.report_progress("uninstalling");
+    record.script = Script::Started;
+    record.write(host).await?;
+    let command =
+        Command { program: SCRIPT.into(), arguments: Vec::new(), environment: install_root(), timeout: TIMEOUT };
+    record.script = Script::Ended(host.run(&command).await.map_err(host_failed)?.status);
+    record.write(host).await
 }
 
-/// Records that the uninstall began, with the script's status if there is one. An attempt after a crash reads it.
-async fn write_marker(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> {
-    let content = status.map(|status| status.to_string()).unwrap_or_default().into_bytes();
-    match host.files().write(&FileSpec { path: MARKER.into(), mode: 0o600, content }).await {
-        // The uninstall is what frees the disk.
-        Err(error) if error.is_full() => {
-            tracing::warn!(%error, "could not record the progress of an uninstall");
-            Ok(())
+/// Returns what exists of RKE2: of the paths that the task names and, if an uninstall has begun, also of those that its script removes, and
+/// the units. Without an uninstall those can belong to other software.
+async fn find(host: &dyn Host, has_begun: bool, paths: &[String]) -> Result<Vec<String>, TaskFailure> {
+    let of_script = Rke2Uninstall::REMOVABLE.into_iter().chain(UNITS).filter(|_| has_begun);
+    let mut found = Vec::new();
+    for name in of_script.chain(paths.iter().map(String::as_str)) {
+        if exists(host, name).await? {
+            found.push(name.to_owned());
         }
-        written => written.map(drop).map_err(host_failed),
     }
+    Ok(found)
+}
+
+/// Returns the result, with those of the found paths and units that no longer exist.
+async fn result(host: &dyn Host, Record { script, found }: Record) -> Result<Rke2Uninstalled, TaskFailure> {
+    let mut removed = Vec::new();
+    for name in &found {
+        if !exists(host, name).await? {
+            removed.push(name.clone());
+        }
+    }
+    Ok(Rke2Uninstalled { exit_status: script.exit_status(), found, removed })
+}
+
+/// Returns true if this unit has a file, or anything has this path. A path below a link counts: the link is not followed.
+async fn exists(host: &dyn Host, name: &str) -> Result<bool, TaskFailure> {
+    let paths = if UNITS.contains(&name) {
+        UNIT_FOLDERS.iter().map(|folder| Utf8Path::new(folder).join(name)).collect()
+    } else {
+        vec![Utf8PathBuf::from(name)]
+    };
+    for path in paths {
+        match host.files().exists(&path).await {
+            Ok(false) => {}
+            Ok(true) | Err(HostError::UnsafePath { .. }) => return Ok(true),
+            Err(error) => return Err(host_failed(error)),
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the variable that names the folder in which RKE2 is installed, for its scripts: on SUSE with /usr/local as a separate mount,
+/// they would look in /opt/rke2 and end at once.
+pub(crate) fn install_root() -> Vec<(String, String)> {
+    vec![(ROOT_VARIABLE.to_owned(), PREFIX.to_owned())]
 }
 
 /// Removes the paths and returns whether there was one. Follows no link and empties no mount; what cannot be removed stays, for example an
 /// immutable file, and the residue report lists it.
-async fn remove_paths(host: &dyn Host, paths: &[String]) -> bool {
+async fn remove_paths(host: &dyn Host, paths: &[String], record: &Record) -> Result<bool, TaskFailure> {
+    if paths.iter().any(|path| record.found.contains(path)) {
+        record.write(host).await?;
+    }
     let mut has_removed = false;
     for path in paths {
         match host.files().remove(Utf8Path::new(path)).await {
@@ -99,7 +138,7 @@ async fn remove_paths(host: &dyn Host, paths: &[String]) -> bool {
             Err(error) => tracing::warn!(path, %error, "could not remove a path that the uninstall left"),
         }
     }
-    has_removed
+    Ok(has_removed)
 }
 
 /// Removes the leftovers. Those that cannot be removed stay; the residue report lists them if they are residue.
@@ -139,14 +178,12 @@ mod tests {
         let found = run(Rke2Uninstall::default(), context(&host)).await.unwrap();
         assert_eq!(found.exit_status, None);
         assert!(folder.path().join("etc/rancher").exists(), "empty folders stay if no uninstall was begun");
-        for (status, known) in [(None, 0), (Some(0), 0), (Some(3), 3)] {
-            write_marker(host.as_ref(), status).await.unwrap();
-            assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(known));
-        }
+        let earlier = Record { script: Script::Ended(Some(3)), found: vec!["/var/lib/rancher".to_owned()] };
+        earlier.write(host.as_ref()).await.unwrap();
         // This host has no init to reload, so the uninstall does not end and stays recorded.
         run(Rke2Uninstall::default(), context(&host)).await.unwrap_err();
         assert!(!folder.path().join("etc/rancher").exists());
-        assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(3));
+        assert_eq!(Record::read(host.as_ref()).await.unwrap(), Some(earlier));
     }
 
     #[tokio::test]
@@ -159,7 +196,8 @@ mod tests {
         std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         // This host has no init, so the reload after the script fails.
         run(Rke2Uninstall::default(), context(&host)).await.unwrap_err();
-        assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(0), "the script must succeed");
+        let record = Record::read(host.as_ref()).await.unwrap().unwrap();
+        assert_eq!(record.script, Script::Ended(Some(0)), "the script must succeed");
         assert!(!folder.path().join("usr/local/bin/rke2").exists());
     }
 
@@ -189,7 +227,14 @@ mod tests {
         let is_there = |path: &str| folder.path().join(path).exists();
         assert!(!is_there("var/lib/kubelet") && !is_there("var/log/pods"));
         assert!(is_there("mnt/disk/x") && is_there("etc/cni/net.d/10"), "only the named paths are removed");
-        assert_eq!(run(Rke2Uninstall { paths }, context(&host)).await.unwrap().exit_status, None, "nothing is left");
+        let record = Record::read(host.as_ref()).await.unwrap().unwrap();
+        assert_eq!(
+            record.found,
+            ["/var/lib/kubelet", "/var/log/pods"],
+            "an attempt after a crash knows what was there"
+        );
+        let ended = result(host.as_ref(), record).await.unwrap();
+        assert_eq!((ended.exit_status, ended.removed), (None, ended.found));
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: what a task does to a host (`app-rke2-handlers`), and when it runs (`app-rke2`).
 
+mod drift;
 mod result;
 #[cfg(test)]
 mod tests;
@@ -10,12 +11,15 @@ use gpuaas_model::{SecretId, TaskType};
 use gpuaas_wire::task::{ArtifactRef, JournalExcerpt, SecretRef, TaskDefinition, TaskSpec, UnitReport};
 use serde::{Deserialize, Serialize};
 
+pub use drift::{Deviation, DeviationKind, Rke2Expected};
+
 /// RKE2's task types.
 pub const TASKS: &[TaskDefinition] = &[
     TaskDefinition::of::<Rke2Install>(),
     TaskDefinition::of::<Rke2Configure>(),
     TaskDefinition::of::<Rke2Start>(),
     TaskDefinition::of::<Rke2Stop>(),
+    TaskDefinition::of::<Rke2Enable>(),
     TaskDefinition::of::<Rke2Observe>(),
     TaskDefinition::of::<Rke2KubeconfigRead>(),
     TaskDefinition::of::<Rke2Uninstall>(),
@@ -155,21 +159,42 @@ pub struct Rke2Started {
 pub struct Rke2Stop {
     /// Role whose unit to stop.
     pub role: Rke2Role,
+    /// True if RKE2's killall script then ends control plane and pods, too, and the unit does not start at boot; since schema 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kill_all: bool,
 }
 
 /// Result of [`Rke2Stop`]: the unit is stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2Stopped {
-    /// True if the unit was running.
+    /// True if the unit was running, or if the killall script found something to end.
     pub changed: bool,
 }
 
-/// Observes the role's unit without changing anything.
+/// Enables the role's unit at boot and lifts a mask. Starts and stops nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rke2Enable {
+    /// Role whose unit to enable.
+    pub role: Rke2Role,
+}
+
+/// Result of [`Rke2Enable`]: the unit is enabled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rke2Enabled {
+    /// True if the unit was disabled or masked.
+    pub changed: bool,
+}
+
+/// Observes RKE2 on the node without changing anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rke2Observe {
     /// Role whose unit to observe.
     pub role: Rke2Role,
+    /// Files with which to compare those of the node; since schema 2.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub expected: Option<Rke2Expected>,
 }
 
 /// Result of [`Rke2Observe`].
@@ -186,6 +211,17 @@ pub struct Rke2Observation {
     pub ca_sha256: Option<String>,
     /// Last lines of the unit's journal.
     pub journal: Vec<JournalExcerpt>,
+    /// SHA-256 of [`Rke2Configure::CONFIG_PATH`], if it is a regular file that is no longer than a configuration can be.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub config_sha256: Option<String>,
+    /// Differences from [`Rke2Observe::expected`], at most [`Rke2Observation::DEVIATIONS_MAX`]; empty if the task expected nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub deviations: Vec<Deviation>,
+}
+
+impl Rke2Observation {
+    /// Most deviations of one node.
+    pub const DEVIATIONS_MAX: usize = 32;
 }
 
 /// Stores RKE2's admin kubeconfig in the sealed store under an id that the control plane chose.
@@ -249,10 +285,22 @@ fn is_removable(path: &str) -> bool {
 }
 
 /// Result of [`Rke2Uninstall`]. The script's exit status proves nothing; the residue report shows what remains.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2Uninstalled {
     /// Exit status of the script; `None` if there was no script.
     pub exit_status: Option<i32>,
+    /// Paths and units of RKE2 that existed before, also before an interruption; at most [`Rke2Uninstalled::FOUND_MAX`]. Empty in results
+    /// of older agents.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub found: Vec<String>,
+    /// Those of `found` that no longer exist.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub removed: Vec<String>,
+}
+
+impl Rke2Uninstalled {
+    /// Most entries of each list: every one of [`Rke2Uninstall::REMOVABLE`], the paths of a task, and both units.
+    pub const FOUND_MAX: usize = 64;
 }
 
 impl TaskSpec for Rke2Install {
@@ -275,10 +323,18 @@ impl TaskSpec for Rke2Start {
 }
 impl TaskSpec for Rke2Stop {
     const TYPE: TaskType = TaskType::Rke2Stop;
+    const SCHEMA: u32 = 2;
+    const ADDED: &'static [(u32, &'static str)] = &[(2, "kill_all")];
     type Result = Rke2Stopped;
+}
+impl TaskSpec for Rke2Enable {
+    const TYPE: TaskType = TaskType::Rke2Enable;
+    type Result = Rke2Enabled;
 }
 impl TaskSpec for Rke2Observe {
     const TYPE: TaskType = TaskType::Rke2Observe;
+    const SCHEMA: u32 = 2;
+    const ADDED: &'static [(u32, &'static str)] = &[(2, "expected")];
     type Result = Rke2Observation;
 }
 impl TaskSpec for Rke2KubeconfigRead {

@@ -71,8 +71,10 @@ fn unknown_parameters_of_every_rke2_type_are_refused() {
         }),
         &mut seen,
     );
-    check_unknown_fields_are_refused::<Rke2Stop>(json!({ "role": "server" }), &mut seen);
-    check_unknown_fields_are_refused::<Rke2Observe>(json!({ "role": "server" }), &mut seen);
+    check_unknown_fields_are_refused::<Rke2Stop>(json!({ "role": "server", "kill_all": true }), &mut seen);
+    check_unknown_fields_are_refused::<Rke2Enable>(json!({ "role": "server" }), &mut seen);
+    let expected = json!({ "config_sha256": "00", "token_sha256": "00", "agent_token_sha256": "00" });
+    check_unknown_fields_are_refused::<Rke2Observe>(json!({ "role": "server", "expected": expected }), &mut seen);
     check_unknown_fields_are_refused::<Rke2Uninstall>(json!({}), &mut seen);
     check_unknown_fields_are_refused::<Rke2KubeconfigRead>(json!({ "secret_id": TWO }), &mut seen);
     for TaskDefinition { task_type, .. } in TASKS {
@@ -123,10 +125,15 @@ fn unit() -> Value {
 #[test]
 fn long_texts_of_every_rke2_result_are_truncated_and_sanitized() {
     let line = json!({ "at": 1, "text": "l" });
-    let observed = json!({ "unit": unit(), "version_line": "v", "listening": [], "journal": [line] });
+    let deviation = json!({ "kind": "foreign_config", "text": "f" });
+    let observed = json!({
+        "unit": unit(), "version_line": "v", "listening": [], "journal": [line], "deviations": [deviation],
+    });
+    let uninstalled = json!({ "exit_status": 0, "found": ["/etc/cni"], "removed": ["/etc/cni"] });
     for (task, good, pointers) in [
         (TaskType::Rke2Install, json!({ "version_line": "v", "files_written": 1 }), vec!["/version_line"]),
-        (TaskType::Rke2Observe, observed, vec!["/version_line", "/journal/0/text"]),
+        (TaskType::Rke2Observe, observed, vec!["/version_line", "/journal/0/text", "/deviations/0/text"]),
+        (TaskType::Rke2Uninstall, uninstalled, vec!["/found/0", "/removed/0"]),
     ] {
         checked(task, good.clone()).unwrap_or_else(|why| panic!("{task}: {why}"));
         for pointer in pointers {
@@ -162,4 +169,27 @@ fn invalid_ca_digest_is_refused() {
     for odd in ["", "::node:other", &"0F".repeat(32), &"0f".repeat(33)] {
         assert!(checked(TaskType::Rke2Start, started(odd)).is_err(), "{odd}");
     }
+}
+
+#[test]
+fn lists_of_a_hostile_node_are_refused_when_they_are_too_long() {
+    let deviation = json!({ "kind": "token_changed", "text": "t" });
+    let observed = |count| json!({ "listening": [], "journal": [], "deviations": vec![deviation.clone(); count] });
+    assert!(checked(TaskType::Rke2Observe, observed(Rke2Observation::DEVIATIONS_MAX)).is_ok());
+    assert!(checked(TaskType::Rke2Observe, observed(Rke2Observation::DEVIATIONS_MAX + 1)).is_err());
+    let odd = json!({ "listening": [], "journal": [], "config_sha256": "::" });
+    assert!(checked(TaskType::Rke2Observe, odd).is_err(), "what is no digest is refused");
+    for list in ["found", "removed"] {
+        let uninstalled = |count| json!({ "exit_status": 0, list: vec!["/etc/cni"; count] });
+        assert!(checked(TaskType::Rke2Uninstall, uninstalled(Rke2Uninstalled::FOUND_MAX)).is_ok());
+        assert!(checked(TaskType::Rke2Uninstall, uninstalled(Rke2Uninstalled::FOUND_MAX + 1)).is_err(), "{list}");
+    }
+}
+
+#[test]
+fn results_of_older_agents_are_read() {
+    let observed = json!({ "listening": [6_443], "journal": [] });
+    assert_eq!(serde_json::from_value::<Rke2Observation>(observed).unwrap().deviations, []);
+    let uninstalled: Rke2Uninstalled = serde_json::from_value(json!({ "exit_status": 0 })).unwrap();
+    assert_eq!(uninstalled, Rke2Uninstalled { exit_status: Some(0), ..Rke2Uninstalled::default() });
 }

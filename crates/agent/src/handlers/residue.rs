@@ -1,19 +1,11 @@
 //! `host.residue`: lists what an app left behind, and nothing that belongs to anything else.
 
-use std::time::Duration;
-
 use camino::Utf8Path;
-use gpuaas_handler::{Context, host_failed, staging::STAGING};
+use gpuaas_handler::{Context, host_failed, settled, staging::STAGING};
 use gpuaas_host::{HostError, Listener, Process, Protocol};
 use gpuaas_wire::task::{Residue, ResidueItem, ResidueKind, ResidueReport, TaskFailure};
 
 use super::mounts;
-
-/// Time for processes and ports to end: the kernel closes the ports of a killed process a moment after the script that killed it has ended,
-/// without a signal. Processes and ports that remain longer are residue.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Wait between two checks.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Folders in which systemd looks for installed system units.
 const UNIT_FOLDERS: [&str; 6] = [
@@ -28,16 +20,8 @@ const UNIT_FOLDERS: [&str; 6] = [
 /// Checks for residue. Repeats the check until processes and listeners have ended, or the settle time is over: they end a moment after
 /// what ended them.
 pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport, TaskFailure> {
-    let settle_until = tokio::time::Instant::now() + SETTLE_TIMEOUT.min(context.time_left() / 2);
-    loop {
-        let report = find_residue(&task, &context).await?;
-        let may_end = |item: &ResidueItem| matches!(item.kind, ResidueKind::Port | ResidueKind::Process);
-        if !report.items.iter().any(may_end) || tokio::time::Instant::now() >= settle_until {
-            return Ok(report);
-        }
-        context.report_progress("waiting for processes and listeners to end");
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
+    let may_end = |item: &ResidueItem| matches!(item.kind, ResidueKind::Port | ResidueKind::Process);
+    settled(&context, || find_residue(&task, &context), |report| report.items.iter().any(may_end)).await
 }
 
 async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFailure> {
@@ -58,7 +42,7 @@ async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport
     }
     let listeners = host.inventory().listeners().await.map_err(host_failed)?;
     for listener in listeners.iter().filter(|listener| is_on_one_of(&task.ports, &task.udp_ports, listener)) {
-        found.item(ResidueKind::Port, describe(listener));
+        found.item(ResidueKind::Port, listener.to_string());
     }
     for unit in units(task, context).await? {
         found.item(ResidueKind::Unit, unit);
@@ -123,7 +107,7 @@ impl Found {
                 || process.cgroup.split('/').any(begins)
         };
         for process in processes.into_iter().filter(is_left) {
-            self.item(ResidueKind::Process, format!("{} ({})", process.program, process.pid));
+            self.item(ResidueKind::Process, process.to_string());
         }
     }
 
@@ -147,21 +131,6 @@ fn is_on_one_of(tcp: &[u16], udp: &[u16], listener: &Listener) -> bool {
     match listener.protocol {
         Protocol::Tcp => tcp.contains(&listener.address.port()),
         Protocol::Udp => udp.contains(&listener.address.port()),
-    }
-}
-
-/// Formats a listener like `6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)`.
-fn describe(listener: &Listener) -> String {
-    let holder = listener.process.as_ref().map(|process| format!(" ({}, {})", process.program, process.pid));
-    let protocol = protocol(listener.protocol);
-    format!("{}/{protocol} at {}{}", listener.address.port(), listener.address.ip(), holder.unwrap_or_default())
-}
-
-/// Returns the protocol's name as it is written after a port.
-pub(crate) const fn protocol(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "tcp",
-        Protocol::Udp => "udp",
     }
 }
 

@@ -38,6 +38,16 @@ fn requests() -> Examples {
         ("CreateProject", json!({ "name": "research" })),
         ("CreateServiceAccount", json!({ "name": "ci", "role": "project-member", "project": "research" })),
         ("CreateServiceAccountToken", json!({ "ttl_seconds": 3_600 })),
+        (
+            "ReportWorkload",
+            json!({
+                "generation": 1, "sequence": 7, "phase": "ready", "progress": { "completed": 3, "total": 5 },
+                "members": [{
+                    "member": "agent-1", "health": "degraded", "code": "gpu_lost", "message": "1 of 8 GPUs is gone",
+                    "evidence": "NVRM: Xid (PCI:0000:3b:00): 79",
+                }],
+            }),
+        ),
         ("RegisterNode", json!({ "name": "gpu-1", "region": "eu-1", "labels": { "rack": "b12" } })),
         ("EnrollNode", json!({ "force": true, "reason": "reinstalled by hand" })),
         ("FixNode", json!({ "finding": "inotify_low" })),
@@ -79,7 +89,17 @@ fn workloads() -> Examples {
         "kind": "deploy", "members": [planned], "promises": ["node placement"], "not_promised": ["storage classes"],
         "steps": [{
             "key": "server-1/preflight", "phase": "placement_validated", "needs": [], "deadline_ms": 60_000,
+            "member": "server-1", "node_name": "gpu-1", "does": "check whether RKE2 can run",
         }],
+        "digest": "plan-9f86d081884c7d659a2feaa0c55ad015", "interrupts": [],
+    });
+    let diff = json!({
+        "workload": WORKLOAD, "workload_name": "train", "lifecycle": "running", "compared_at": AT, "unknown": [],
+        "differences": [{
+            "member": "agent-1", "field": "labels.rack", "desired": "b12", "observed": "absent",
+            "next": "reconcile: it sets the labels again", "command": "gpuaas workload reconcile train",
+        }],
+        "not_compared": ["configuration files: gpuaas workload reconcile corrects them"],
     });
     let grant = json!({
         "id": ID, "workload": WORKLOAD, "kind": "direct", "role": "cluster-admin", "requested_by": "ann",
@@ -109,6 +129,7 @@ fn workloads() -> Examples {
         "size_bytes": 73_400_320, "stand_in": false, "imported_at": AT,
     });
     vec![
+        ("ReportAccepted", json!({ "report": report(), "changed": true, "not_applied": [] })),
         ("WorkloadDetail", json!({ "workload": workload, "members": [member], "operation": OPERATION })),
         ("Started", json!({ "workload": workload, "operation": operation })),
         ("OperationDetail", json!({ "operation": operation, "steps": [step] })),
@@ -116,12 +137,20 @@ fn workloads() -> Examples {
         ("Operation", operation),
         ("Member", member),
         ("Preview", preview),
+        ("WorkloadDiff", diff),
         ("AccessAnswer", access),
         ("AccessGranted", granted),
         ("AccessGrant", grant),
         ("App", app),
         ("Artifact", artifact),
     ]
+}
+
+fn report() -> Value {
+    json!({
+        "by": "service-account/watcher", "generation": 1, "current": true, "sequence": 7, "phase": "ready",
+        "progress": { "completed": 3, "total": 5 }, "since": AT, "reported_at": LATER,
+    })
 }
 
 fn nodes() -> Examples {
@@ -199,7 +228,7 @@ fn platform() -> Examples {
     vec![
         (
             "WhoAmI",
-            json!({ "name": "ann", "role": "viewer", "project": PROJECT, "token": ID, "permissions": ["project.read", "logs.read", "access.view"] }),
+            json!({ "name": "ann", "role": "viewer", "project": PROJECT, "token": ID, "permissions": ["project.read", "workloads.read", "logs.read", "access.view"] }),
         ),
         ("Project", json!({ "id": PROJECT, "name": "research", "created_at": AT })),
         ("CreatedToken", json!({ "token": token, "secret": "gpuaas_…" })),

@@ -1,9 +1,13 @@
 //! Schemas of path and query parameters. The routes themselves refuse other values.
 
-use gpuaas_model::{LINE_FORMAT, Line, Name};
+use gpuaas_model::{LINE_FORMAT, Line, LogSource, Name};
 use gpuaas_store::IdPrefix;
 use serde_json::{Map, Value, json};
-use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type};
+use utoipa::openapi::{
+    Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type,
+};
+
+use crate::page::LISTED_MAX;
 
 /// A DNS label. An id in its usual form is one too.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
@@ -12,6 +16,11 @@ const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 const FILE: &str = "^[A-Za-z0-9][A-Za-z0-9._~+-]*$";
 /// A SHA-256 digest.
 const DIGEST: &str = "^[0-9a-f]{64}$";
+/// A member's name, a time and a number of lines.
+const RESUMED: &str =
+    r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?=[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3})?Z/[0-9]{1,9}$";
+/// Longest name with a position, in bytes.
+const RESUMED_BYTES_MAX: usize = 128;
 /// Length of a UUID with its hyphens.
 const UUID_BYTES: usize = 36;
 /// Longest file name, in bytes.
@@ -67,6 +76,16 @@ fn enumeration(values: impl IntoIterator<Item = &'static str>) -> Object {
     string().enum_values(Some(values)).build()
 }
 
+/// Schema of a list whose values a query separates by commas.
+fn listed(of: Object) -> Array {
+    ArrayBuilder::new().items(of).min_items(Some(1)).max_items(Some(LISTED_MAX)).build()
+}
+
+/// Schema of a member's name and a position in its journal.
+fn resumed() -> Object {
+    string().max_length(Some(RESUMED_BYTES_MAX)).pattern(Some(RESUMED)).build()
+}
+
 /// Reference to a component of the document.
 fn component(name: &str) -> RefOr<Schema> {
     Ref::from_schema_name(name).into()
@@ -100,11 +119,17 @@ pub(super) fn of_path(name: &str) -> Object {
 /// Returns the schema of the query parameter `name` of an operation; `None` if the operation's own description suffices.
 pub(super) fn of_query(name: &str, operation: &str) -> Option<RefOr<Schema>> {
     let plain = match (name, operation) {
+        ("member", "read_workload_logs") => return Some(Schema::from(listed(key())).into()),
+        ("source", "read_workload_logs") => {
+            let sources = LogSource::ALL.iter().map(|source| source.as_str());
+            return Some(Schema::from(listed(enumeration(sources))).into());
+        }
+        ("resume", "read_workload_logs") => return Some(Schema::from(listed(resumed())).into()),
         ("project" | "workload" | "node", _) => key(),
         ("cursor" | "correlation", _) => id(),
         ("operation", _) => id_prefix(),
         ("limit", _) => limit(),
-        ("after" | "since_seconds", _) => number(),
+        ("after" | "after_event" | "since_seconds", _) => number(),
         ("since" | "until", _) => time(),
         ("order", _) => enumeration(["oldest", "newest"]),
         ("sha256", _) => string().min_length(Some(64)).max_length(Some(64)).pattern(Some(DIGEST)).build(),

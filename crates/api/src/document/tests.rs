@@ -80,11 +80,15 @@ fn path_and_query_parameters_are_bounded() {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         for parameter in parameters.filter(|of| of["in"] == "path" || of["in"] == "query") {
             let schema = alternatives(&document, &parameter["schema"])[0];
-            let bounded = match schema["type"].as_str() {
+            let is_bounded = |schema: &Value| match schema["type"].as_str() {
                 Some("string") => ["enum", "format", "pattern", "maxLength"].iter().any(|by| !schema[by].is_null()),
                 Some("integer") => schema["maximum"].is_number() && schema["minimum"].is_number(),
                 Some("boolean") => true,
                 _ => false,
+            };
+            let bounded = match schema["type"].as_str() {
+                Some("array") => schema["maxItems"].is_number() && is_bounded(&schema["items"]),
+                _ => is_bounded(schema),
             };
             assert!(bounded, "{method} {path}: {parameter}");
         }
@@ -231,7 +235,19 @@ fn bodies_are_typed_by_app_and_kind() {
     assert_eq!(schemas["Rke2Placement"], Rke2::default().manifest().placement_schema);
     let kinds: Vec<&String> =
         schemas["Rke2StartOperation"]["discriminator"]["mapping"].as_object().unwrap().keys().collect();
-    assert_eq!(kinds, ["replace_member", "restore", "upgrade"]);
+    let expected = [
+        "drain_member",
+        "reconcile",
+        "remove_member",
+        "repair",
+        "replace_member",
+        "restore",
+        "start",
+        "stop",
+        "uncordon_member",
+        "upgrade",
+    ];
+    assert_eq!(kinds, expected);
     assert_eq!(schemas["Rke2Upgrade"]["properties"]["kind"]["enum"], json!(["upgrade"]));
 }
 

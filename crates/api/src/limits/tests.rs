@@ -1,5 +1,5 @@
 use futures::{FutureExt, future::BoxFuture};
-use gpuaas_model::{Role, Timestamp};
+use gpuaas_model::{Role, ServiceAccountId, Timestamp};
 use uuid::Uuid;
 
 use super::*;
@@ -161,12 +161,32 @@ fn tokens_have_rates_of_their_own_and_of_their_project() {
             role: Role::Viewer,
             project: project.map(|project| ProjectId::from_uuid(Uuid::from_u128(project))),
             service_account: None,
+            workload: None,
         };
         (0..6_000).filter(|_| limits.count_caller(&caller).is_ok()).count()
     };
     assert_eq!((1..=3).map(|token| accepted(token, Some(1))).sum::<usize>(), 8_000, "three tokens of one project");
     assert_eq!((4..=6).map(|token| accepted(token, None)).sum::<usize>(), 12_000, "platform tokens have no project");
     assert_eq!(accepted(7, Some(2)), 4_000, "another project has its own rate");
+}
+
+#[test]
+fn controller_has_one_rate_over_all_of_its_tokens() {
+    let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
+    let accepted = |token: u128, account: u128, role: Role| {
+        let caller = Principal {
+            token: TokenId::from_uuid(Uuid::from_u128(token)),
+            name: "service-account/watcher".to_owned(),
+            role,
+            project: None,
+            service_account: Some(ServiceAccountId::from_uuid(Uuid::from_u128(account))),
+            workload: None,
+        };
+        (0..1_000).filter(|_| limits.count_caller(&caller).is_ok()).count()
+    };
+    assert_eq!((1..=3).map(|token| accepted(token, 1, Role::AppController)).sum::<usize>(), 80, "three of its tokens");
+    assert_eq!(accepted(4, 2, Role::AppController), 80, "another controller has its own rate");
+    assert_eq!(accepted(5, 3, Role::Viewer), 1_000, "other service accounts have none");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use axum::{
 use futures::{Stream, stream};
 use gpuaas_api_types::{Event, List};
 use gpuaas_engine::Caller;
-use gpuaas_model::{Code, StreamName};
-use gpuaas_store::{Change, EventRecord, Store};
+use gpuaas_model::{Code, StreamName, WorkloadId};
+use gpuaas_store::{Change, EventRecord, Reader, Store};
 use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use utoipa::IntoParams;
@@ -24,7 +24,7 @@ use crate::{
     auth::Authenticated,
     convert,
     declaration::declare,
-    feeds::{Feed, SerializedEvent},
+    feeds::{Feed, SerializedEvent, workload_of},
     lookup,
     page::{Params, flag},
     problem::ApiProblem,
@@ -33,6 +33,8 @@ use crate::{
 
 /// Most events in one list.
 const BATCH: u32 = 200;
+/// Batches that one page of a single workload's events reads at most, of all events of its project.
+const BATCHES_READ_MAX: usize = 10;
 /// Interval of comments on an idle stream, so that proxies keep the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -55,9 +57,11 @@ pub(crate) struct EventParams {
     limit: Option<u32>,
 }
 
-declare! { list_events: reads(ProjectRead, "event list"), [NotFound, QueryInvalid, EventsArchived] }
+declare! { list_events: reads(WorkloadsRead, "event list"), [NotFound, QueryInvalid, EventsArchived] }
 
 /// Lists events, oldest first.
+///
+/// A workload's controller gets those of its workload only: pages then have fewer events, and numbers have gaps.
 ///
 /// If `after` is absent or 0, the list begins with the oldest event in the database. With `Accept: text/event-stream`, the response is a
 /// stream that continues until the token expires.
@@ -72,6 +76,7 @@ pub(crate) async fn list_events(
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
     let stream = stream_of(&state, &caller, params.project.as_deref()).await?;
+    let only = lookup::only_visible(&caller)?;
     let after = last_event_id(&headers)?.or(params.after).unwrap_or(0);
     if wants_stream(&headers) {
         // Subscribes before the first read, so that no commit in between is missed.
@@ -84,16 +89,44 @@ pub(crate) async fn list_events(
         };
         let next = state.engine.store().read().await?.events(stream, after, 1).await?;
         refuse_removed(after, &next)?;
-        let events = follow(&state, changes, stream, after);
+        let events = follow(&state, changes, (stream, only), after);
         let events = state.streams.limit_to_token(&state.engine, caller.principal.token, events)?;
         return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
     }
     let limit = params.limit.unwrap_or(BATCH).clamp(1, BATCH);
-    let events = state.engine.store().read().await?.events(stream, after, limit).await?;
-    refuse_removed(after, &events)?;
-    let full = u32::try_from(events.len()).is_ok_and(|length| length == limit);
-    let next_cursor = events.last().filter(|_| full).map(|event| event.sequence.to_string());
+    let (events, next) = page(&mut state.engine.store().read().await?, (stream, only), after, limit).await?;
+    let next_cursor = next.map(|sequence| sequence.to_string());
     Ok(Json(List::new(events.into_iter().map(convert::event).collect(), next_cursor)).into_response())
+}
+
+/// Returns at most `limit` events after a number, and the number to continue after if there may be more. Of a stream that is about other
+/// workloads for long, the page is empty and not the last.
+async fn page(
+    reader: &mut Reader,
+    (stream, only): (StreamName, Option<WorkloadId>),
+    after: u64,
+    limit: u32,
+) -> Result<(Vec<EventRecord>, Option<u64>), ApiProblem> {
+    let batch = if only.is_some() { BATCH } else { limit };
+    let (mut found, mut last) = (Vec::new(), after);
+    for _ in 0..BATCHES_READ_MAX {
+        let read = reader.events(stream, last, batch).await?;
+        refuse_removed(last, &read)?;
+        let is_end = read.len() < batch as usize;
+        for event in read {
+            last = event.sequence;
+            if only.is_none_or(|only| workload_of(&event) == Some(only)) {
+                found.push(event);
+            }
+            if found.len() == limit as usize {
+                return Ok((found, Some(last)));
+            }
+        }
+        if is_end {
+            return Ok((found, None));
+        }
+    }
+    Ok((found, Some(last)))
 }
 
 /// Refuses to continue after a number whose next event was removed: numbers have no gaps. A request without a number begins with the oldest
@@ -135,6 +168,7 @@ struct EventReader {
     store: Store,
     changes: Receiver<Change>,
     stream: StreamName,
+    only: Option<WorkloadId>,
     after: u64,
     batch: std::vec::IntoIter<SerializedEvent>,
 }
@@ -143,11 +177,11 @@ struct EventReader {
 fn follow(
     state: &ApiState,
     changes: Receiver<Change>,
-    stream: StreamName,
+    (stream, only): (StreamName, Option<WorkloadId>),
     after: u64,
 ) -> impl Stream<Item = Result<SseEvent, Infallible>> + use<> {
     let (feed, store) = (state.feeds.of(stream), state.engine.store().clone());
-    let reader = EventReader { feed, store, changes, stream, after, batch: Vec::new().into_iter() };
+    let reader = EventReader { feed, store, changes, stream, only, after, batch: Vec::new().into_iter() };
     stream::unfold(reader, |mut following| async move {
         let event = following.next().await?;
         Some((Ok(event), following))
@@ -164,6 +198,9 @@ impl EventReader {
                     return None;
                 }
                 self.after = sent.sequence;
+                if self.only.is_some_and(|only| sent.workload != Some(only)) {
+                    continue;
+                }
                 return Some(sent.event);
             }
             match self.feed.events_after(&self.store, self.after).await {
@@ -198,3 +235,6 @@ impl EventReader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,12 +18,12 @@ use crate::{
     body::Body,
     declaration::declare,
     etag::IfMatch,
-    page::{Params, ProjectDryRunParams, ProjectPageParams},
+    page::{Params, ProjectPageParams, ProjectPlanParams},
     problem::ApiProblem,
     state::ApiState,
 };
 
-declare! { list_members: reads(ProjectRead, "workload members"), [NotFound] }
+declare! { list_members: reads(WorkloadsRead, "workload members"), [NotFound] }
 
 /// Lists the members of a workload, including removed ones.
 #[utoipa::path(
@@ -41,21 +41,21 @@ pub(crate) async fn list_members(
     let mut reader = state.engine.store().read().await?;
     let (page, next_cursor) =
         params.page_params().page_of(reader.members_of(id).await?, |member| member.id.to_string());
-    Ok(Json(List::new(named(&mut reader, page).await?, next_cursor)))
+    Ok(Json(List::new(named(&state, &mut reader, id, page).await?, next_cursor)))
 }
 
 declare! {
     add_members: changes(WorkloadsWrite, "workload add-member", WorkloadAddMember, OperationStarted),
-    [NotFound, FieldInvalid, OperationInProgress, StateConflict, PreconditionFailed, PlacementInvalid, AllocationRepeated,
+    [NotFound, FieldInvalid, OperationInProgress, StateConflict, PreconditionFailed, PlanChanged, PlacementInvalid, AllocationRepeated,
         AllocationUnknown, AllocationInactive, AllocationUnreachable, AllocationBlocked, AllocationInUse, TooManyMembers, AgentTooOld]
 }
 
 /// Adds members to a running workload.
 ///
-/// With `dry_run`, the response is 200 with the plan.
+/// With `dry_run`, the response is 200 with the plan. With `plan_digest`, only the plan with this digest runs.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])), request_body = AddMembers,
-    params(("workload" = String, Path, description = "name or id"), ProjectDryRunParams),
+    params(("workload" = String, Path, description = "name or id"), ProjectPlanParams),
     responses(
         (status = 202, body = Started), (status = 200, body = gpuaas_api_types::Preview, description = "the plan")
     )
@@ -64,14 +64,15 @@ pub(crate) async fn add_members(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    Params(params): Params<ProjectDryRunParams>,
+    Params(params): Params<ProjectPlanParams>,
     IfMatch(seen): IfMatch,
     Body(ask): Body<AddMembers>,
 ) -> Result<Response, ApiProblem> {
+    let caller = params.caller(caller)?;
     let id = find_of_app(&state, &caller, params.project.as_deref(), &key, &ask.app).await?;
     if params.dry_run {
         let drafted = workload::preview_add_member(&state.engine, &caller, id, &seen, ask.placement).await?;
-        return Ok(Json(preview(&state, &ask.app, drafted).await?).into_response());
+        return Ok(Json(preview(&state, drafted)?).into_response());
     }
     let accepted = workload::add_member(&state.engine, &caller, id, &seen, ask.placement).await?;
     let answer: (StatusCode, Json<Started>) = started(&state, accepted).await?;

@@ -33,7 +33,12 @@ pub(super) async fn expose(
     if !(state.metrics_over_loopback && from.is_some_and(PeerAddress::is_local)) {
         let principal = auth::principal(&headers, from, &state).await?;
         state.limits.count_caller(&principal)?;
-        let caller = Caller { principal, correlation: correlation::current_id(&state.engine), is_dry_run: false };
+        let caller = Caller {
+            principal,
+            correlation: correlation::current_id(&state.engine),
+            is_dry_run: false,
+            expected_plan: None,
+        };
         caller.require(Permission::MetricsRead)?;
     }
     let is_counted = state.row_counts.get(async {

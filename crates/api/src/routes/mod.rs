@@ -8,6 +8,7 @@ mod artifacts;
 mod audit;
 mod authorities;
 mod bootstrap;
+mod diff;
 mod enroll;
 mod enrollment;
 mod error_pages;
@@ -23,6 +24,7 @@ mod operations;
 mod projects;
 mod reader;
 mod replicas;
+mod reports;
 mod sealing_key;
 mod service_accounts;
 mod signing_keys;
@@ -94,9 +96,12 @@ macro_rules! of_every_operation {
             $of!(workloads::list_workloads),
             $of!(workloads::deploy_workload),
             $of!(workloads::get_workload),
+            $of!(diff::diff_workload),
             $of!(members::list_members),
             $of!(members::add_members),
+            $of!(reports::report_workload),
             $of!(logs::read_logs),
+            $of!(logs::read_workload_logs),
             $of!(operations::start_operation),
             $of!(workloads::decommission_workload),
             $of!(workloads::resume_workload),

@@ -6,9 +6,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gpuaas_api_types::{List, NodeResidue, Operation, OperationDetail, Preview, StartOperation, Started};
-use gpuaas_engine::commands::{operation, workload};
+use gpuaas_engine::{
+    CommandError,
+    commands::{operation, workload},
+};
 use gpuaas_model::{Code, TaskType};
-use gpuaas_planner::{OperationRequest, StepAction};
+use gpuaas_planner::{OperationRequest, StepAction, lifecycle};
 use gpuaas_store::{IdKind, OperationFilter, Reader, StepRecord, StoreError};
 use gpuaas_wire::task::{ResidueReport, TaskOutcome};
 use serde::Deserialize;
@@ -22,7 +25,7 @@ use crate::{
     etag::IfMatch,
     json::bounded,
     lookup,
-    page::{PageParams, Params, ProjectDryRunParams, parsed},
+    page::{PageParams, Params, ProjectPlanParams, parsed},
     problem::ApiProblem,
     state::ApiState,
     views,
@@ -49,7 +52,7 @@ pub(crate) struct OperationParams {
     limit: Option<u32>,
 }
 
-declare! { list_operations: reads(ProjectRead, "operation list"), [NotFound, QueryInvalid] }
+declare! { list_operations: reads(WorkloadsRead, "operation list"), [NotFound, QueryInvalid] }
 
 /// Lists operations that the caller may see, oldest first.
 #[utoipa::path(
@@ -65,7 +68,7 @@ pub(crate) async fn list_operations(
     let project = lookup::listed_project(&mut reader, &caller, params.project.as_deref()).await?;
     let workload = match &params.workload {
         Some(key) => Some(lookup::workload(&mut reader, &caller, params.project.as_deref(), key).await?.id),
-        None => None,
+        None => lookup::only_visible(&caller)?,
     };
     let page = PageParams { cursor: params.cursor, limit: params.limit };
     let operation_state = parsed(params.state.as_deref(), "state")?;
@@ -75,7 +78,7 @@ pub(crate) async fn list_operations(
     Ok(Json(List::new(views::operations(&mut reader, operations).await?, next_cursor)))
 }
 
-declare! { get_operation: reads(ProjectRead, "operation show"), [NotFound] }
+declare! { get_operation: reads(WorkloadsRead, "operation show"), [NotFound] }
 
 /// Returns an operation with its steps.
 #[utoipa::path(
@@ -90,7 +93,7 @@ pub(crate) async fn get_operation(
     let mut reader = state.engine.store().read().await?;
     let id = lookup::id(&mut reader, &caller, IdKind::Operation, &key).await?;
     let record = reader.operation(id).await?;
-    caller.require_visible(record.project, "operation", id)?;
+    caller.require_visible_workload(record.project, record.workload, "operation", id)?;
     let steps = reader.steps_of(id).await?;
     let residue = residue(&mut reader, &steps).await?;
     let steps = steps.into_iter().map(views::step).collect();
@@ -130,18 +133,23 @@ async fn residue(reader: &mut Reader, steps: &[StepRecord]) -> Result<Vec<NodeRe
     Ok(reports)
 }
 
+/// A kind that is no operation: clients ask for it, and the refusal says what to use instead.
+const RESTART: &str = "restart";
+
 declare! {
     start_operation: changes(WorkloadsWrite, "operation start", OperationStart, OperationStarted),
-    [NotFound, FieldInvalid, OperationInProgress, StateConflict, PreconditionFailed]
+    [NotFound, FieldInvalid, OperationInProgress, StateConflict, PreconditionFailed, NothingToDo, MemberUnknown, LastServer, LastAgent,
+        RestartUnsupported, PlacementInvalid, AllocationRepeated, AllocationUnknown, AllocationInactive, AllocationUnreachable,
+        AllocationBlocked, AllocationInUse, TooManyMembers, AgentTooOld, PlanChanged]
 }
 
 /// Starts an operation with parameters on a workload.
 ///
 /// `operations` of the app lists the kinds and the schemas of their parameters. Deployment, additional members and decommission have
-/// requests of their own. With `dry_run`, the response is 200 with the plan.
+/// requests of their own. With `dry_run`, the response is 200 with the plan. With `plan_digest`, only the plan with this digest runs.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/operations", tag = "operations", security(("token" = [])), request_body = StartOperation,
-    params(("workload" = String, Path, description = "name or id"), ProjectDryRunParams),
+    params(("workload" = String, Path, description = "name or id"), ProjectPlanParams),
     responses(
         (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
     )
@@ -150,11 +158,16 @@ pub(crate) async fn start_operation(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    Params(params): Params<ProjectDryRunParams>,
+    Params(params): Params<ProjectPlanParams>,
     IfMatch(seen): IfMatch,
     Body(ask): Body<StartOperation>,
 ) -> Result<Response, ApiProblem> {
+    let caller = params.caller(caller)?;
     let id = find_of_app(&state, &caller, params.project.as_deref(), &key, &ask.app).await?;
+    if ask.kind == RESTART {
+        let name = state.engine.store().read().await?.workload(id).await?.name;
+        return Err(CommandError::from_reason(lifecycle::against_restart(&name)).into());
+    }
     let kind = ask.kind.parse().map_err(|_| {
         ApiProblem::new(Code::FieldInvalid, format!("there is no operation {:?}", bounded(&ask.kind)))
             .about("kind")
@@ -163,7 +176,7 @@ pub(crate) async fn start_operation(
     let request = OperationRequest { kind, parameters: ask.parameters };
     if params.dry_run {
         let drafted = workload::preview_operation(&state.engine, &caller, id, &seen, &request).await?;
-        return Ok(Json(preview(&state, &ask.app, drafted).await?).into_response());
+        return Ok(Json(preview(&state, drafted)?).into_response());
     }
     let accepted = workload::start_operation(&state.engine, &caller, id, &seen, request).await?;
     Ok(started(&state, accepted).await?.into_response())

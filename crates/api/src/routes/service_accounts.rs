@@ -8,6 +8,7 @@ use axum::{
 use gpuaas_api_types::{CreateServiceAccount, CreateServiceAccountToken, CreatedToken, List, ServiceAccount};
 use gpuaas_engine::{CommandError, commands::service_account};
 use gpuaas_model::{Code, Name, ProjectId};
+use gpuaas_store::ServiceAccountRecord;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -39,6 +40,22 @@ fn named(name: &str) -> Result<Name, ApiProblem> {
     Ok(name.parse().map_err(|_| CommandError::not_found("service account", name))?)
 }
 
+/// Converts service accounts, with the names of the workloads that they control.
+async fn shown(state: &ApiState, accounts: Vec<ServiceAccountRecord>) -> Result<Vec<ServiceAccount>, ApiProblem> {
+    let mut reader = state.engine.store().read().await?;
+    let names = reader.workload_names(accounts.iter().filter_map(|account| account.workload)).await?;
+    let named = |account: ServiceAccountRecord| {
+        let name = account.workload.and_then(|id| names.get(&id));
+        convert::service_account(account, name)
+    };
+    Ok(accounts.into_iter().map(named).collect())
+}
+
+async fn shown_one(state: &ApiState, account: ServiceAccountRecord) -> Result<ServiceAccount, ApiProblem> {
+    let missing = || ApiProblem::new(Code::Internal, "the service account could not be shown");
+    shown(state, vec![account]).await?.pop().ok_or_else(missing)
+}
+
 declare! { list_service_accounts: reads(TokensWrite, "service-account list"), [NotFound, QueryInvalid] }
 
 /// Lists the service accounts of a project.
@@ -55,15 +72,15 @@ pub(crate) async fn list_service_accounts(
     let page = params.page_params();
     let accounts = service_account::list(&state.engine, &caller, project, &page.page()).await?;
     let next_cursor = page.next_cursor(&accounts, |account| account.id.to_string());
-    Ok(Json(List::new(accounts.into_iter().map(convert::service_account).collect(), next_cursor)))
+    Ok(Json(List::new(shown(&state, accounts).await?, next_cursor)))
 }
 
 declare! {
     create_service_account: changes(TokensWrite, "service-account create", ServiceAccountCreate, ServiceAccountCreated),
-    [FieldInvalid, NameTaken, NotFound, QueryInvalid, LimitReached]
+    [FieldInvalid, NameTaken, NotFound, QueryInvalid, LimitReached, StateConflict]
 }
 
-/// Creates a service account: a program that acts for a project.
+/// Creates a service account: a program that acts for a project, or controls one of its workloads.
 #[utoipa::path(
     post, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), request_body = CreateServiceAccount,
     responses((status = 201, body = ServiceAccount))
@@ -77,8 +94,15 @@ pub(crate) async fn create_service_account(
     let name: Name = ask.name.parse().map_err(|error: gpuaas_model::NameError| invalid("name", error.to_string()))?;
     let role = ask.role.parse().map_err(|error: String| invalid("role", error))?;
     let project = project(&state, &caller, ask.project.as_deref()).await?;
-    let account = service_account::create(&state.engine, &caller, project, name, role).await?;
-    Ok((StatusCode::CREATED, Json(convert::service_account(account))))
+    let workload = match &ask.workload {
+        Some(key) => {
+            let mut reader = state.engine.store().read().await?;
+            Some(lookup::workload(&mut reader, &caller, Some(&project.to_string()), key).await?.id)
+        }
+        None => None,
+    };
+    let account = service_account::create(&state.engine, &caller, project, name, (role, workload)).await?;
+    Ok((StatusCode::CREATED, Json(shown_one(&state, account).await?)))
 }
 
 declare! {
@@ -103,7 +127,7 @@ pub(crate) async fn delete_service_account(
     let project = project(&state, &caller, params.project.as_deref()).await?;
     let caller = caller.with_dry_run(params.dry_run);
     let account = service_account::delete(&state.engine, &caller, project, &named(&name)?).await?;
-    Ok(Json(convert::service_account(account)))
+    Ok(Json(shown_one(&state, account).await?))
 }
 
 declare! {

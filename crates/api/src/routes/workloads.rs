@@ -13,16 +13,13 @@ use gpuaas_engine::{
     Caller, CommandError,
     commands::workload::{self, Accepted},
 };
-use gpuaas_model::{Code, Name, ProjectId, WorkloadId};
-use gpuaas_planner::StepSpec;
-use gpuaas_store::{MemberRecord, Page, Reader, WorkloadFilter, WorkloadRecord};
+use gpuaas_model::{Code, OperationKind, ProjectId, WorkloadId};
+use gpuaas_planner::{OutlinedMember, OutlinedStep};
+use gpuaas_store::{Page, Reader, WorkloadFilter, WorkloadRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{
-    member_names::{machine_names, members},
-    projects::name,
-};
+use super::{member_names::members, projects::name};
 use crate::{
     auth::Authenticated,
     body::Body,
@@ -30,7 +27,7 @@ use crate::{
     etag::{IfMatch, IfNoneMatch},
     json::bounded,
     lookup,
-    page::{PageParams, Params, ProjectDryRunParams, parsed},
+    page::{PageParams, Params, ProjectPlanParams, parsed},
     problem::ApiProblem,
     state::ApiState,
     views,
@@ -102,7 +99,7 @@ pub(crate) async fn list_workloads(
             (records, next_cursor)
         }
     };
-    let items = views::workloads(&mut reader, records, state.engine.ports().clock.now()).await?;
+    let items = views::workloads(&mut reader, records, &state.engine).await?;
     Ok(Json(List::new(items, next_cursor).with_counts(counts(&mut reader, project).await?)))
 }
 
@@ -151,14 +148,15 @@ declare! {
     deploy_workload: changes(WorkloadsWrite, "workload deploy", WorkloadDeploy, WorkloadRequested),
     [NotFound, FieldInvalid, NameTaken, StateConflict, PlacementInvalid, ServerRequired, AllocationRepeated,
         AllocationUnknown, AllocationInactive, AllocationUnreachable, AllocationBlocked, AllocationInUse, TooManyMembers, VersionUnknown,
-        ConfigInvalid, AgentTooOld]
+        ConfigInvalid, AgentTooOld, PlanChanged]
 }
 
 /// Deploys an app.
 ///
-/// A refusal names every reason and changes nothing. With `dry_run`, the response is 200 with the plan.
+/// A refusal names every reason and changes nothing. With `dry_run`, the response is 200 with the plan. With `plan_digest`, only the plan
+/// with this digest runs.
 #[utoipa::path(
-    post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(ProjectDryRunParams),
+    post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(ProjectPlanParams),
     responses(
         (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
     )
@@ -166,9 +164,10 @@ declare! {
 pub(crate) async fn deploy_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
-    Params(params): Params<ProjectDryRunParams>,
+    Params(params): Params<ProjectPlanParams>,
     Body(ask): Body<Deploy>,
 ) -> Result<Response, ApiProblem> {
+    let caller = params.caller(caller)?;
     let project = {
         let mut reader = state.engine.store().read().await?;
         let named = ask.project.as_deref().or(params.project.as_deref());
@@ -183,15 +182,14 @@ pub(crate) async fn deploy_workload(
         config: ask.config,
     };
     if params.dry_run {
-        let app = deploy.app.clone();
         let drafted = workload::preview_deploy(&state.engine, &caller, deploy).await?;
-        return Ok(Json(preview(&state, &app, drafted).await?).into_response());
+        return Ok(Json(preview(&state, drafted)?).into_response());
     }
     let accepted = workload::deploy(&state.engine, &caller, deploy).await?;
     Ok(started(&state, accepted).await?.into_response())
 }
 
-declare! { get_workload: reads(ProjectRead, "workload show"), [NotFound, QueryInvalid] }
+declare! { get_workload: reads(WorkloadsRead, "workload show"), [NotFound, QueryInvalid] }
 
 /// Returns a workload with its members.
 #[utoipa::path(
@@ -208,24 +206,27 @@ pub(crate) async fn get_workload(
 ) -> Result<Response, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let record = lookup::workload(&mut reader, &caller, params.project.as_deref(), &key).await?;
-    let members = members(&mut reader, record.id).await?;
+    let members = members(&state, &mut reader, record.id).await?;
     let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
     let revision = (&record).into();
-    let workload = views::workload(&mut reader, record, state.engine.ports().clock.now()).await?;
-    if_none_match.respond(revision, &WorkloadDetail { workload, members, operation })
+    let reported = reader.workload_report(record.id).await?;
+    let controller = reported.map(|of| views::controller_report(of, record.reported.as_ref(), record.generation));
+    let workload = views::workload(&mut reader, record, &state.engine).await?;
+    if_none_match.respond(revision, &WorkloadDetail { workload, members, operation, controller })
 }
 
 declare! {
     decommission_workload: changes(WorkloadsWrite, "workload decommission", WorkloadDecommission, OperationStarted),
-    [NotFound, OperationInProgress, StateConflict, PreconditionFailed]
+    [NotFound, FieldInvalid, OperationInProgress, StateConflict, NothingToDo, PreconditionFailed, PlanChanged]
 }
 
 /// Removes a workload from all its nodes.
 ///
-/// The workload stays listed as history. With `dry_run`, the response is 200 with the plan.
+/// The workload stays listed as history. With `dry_run`, the response is 200 with the plan. With `plan_digest`, only the plan with this
+/// digest runs.
 #[utoipa::path(
     delete, path = "/api/v1/workloads/{workload}", tag = "workloads", security(("token" = [])),
-    params(("workload" = String, Path, description = "name or id"), ProjectDryRunParams),
+    params(("workload" = String, Path, description = "name or id"), ProjectPlanParams),
     responses(
         (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
     )
@@ -234,62 +235,49 @@ pub(crate) async fn decommission_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    Params(params): Params<ProjectDryRunParams>,
+    Params(params): Params<ProjectPlanParams>,
     IfMatch(seen): IfMatch,
 ) -> Result<Response, ApiProblem> {
+    let caller = params.caller(caller)?;
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
-    let caller = caller.with_dry_run(params.dry_run);
-    let accepted = workload::decommission(&state.engine, &caller, id, &seen).await?;
     if params.dry_run {
-        return Ok(Json(removal_preview(&state, accepted).await?).into_response());
+        let drafted = workload::preview_decommission(&state.engine, &caller, id, &seen).await?;
+        return Ok(Json(preview(&state, drafted)?).into_response());
     }
+    let accepted = workload::decommission(&state.engine, &caller, id, &seen).await?;
     Ok(started(&state, accepted).await?.into_response())
-}
-
-/// Returns the plan of an operation on the members that it would remove.
-async fn removal_preview(state: &ApiState, accepted: Accepted) -> Result<Preview, ApiProblem> {
-    let Accepted { workload, operation, steps } = accepted;
-    let mut reader = state.engine.store().read().await?;
-    let members = reader.members_of(workload.id).await?;
-    let removed: Vec<_> = members.into_iter().filter(|member| operation.targets.contains(&member.id)).collect();
-    let machines = machine_names(&mut reader, &removed).await?;
-    let planned = |(member, machine): (MemberRecord, Name)| PlannedMember {
-        name: member.name(),
-        allocation: member.place.allocation().map(|id| id.to_string()),
-        node: member.place.node().map(|id| id.to_string()),
-        node_name: machine.to_string(),
-    };
-    Ok(Preview {
-        kind: operation.kind.to_string(),
-        members: removed.into_iter().zip(machines).map(planned).collect(),
-        steps: steps.into_iter().map(|step| planned_step(step.spec)).collect(),
-        promises: Vec::new(),
-        not_promised: Vec::new(),
-    })
 }
 
 declare! {
     resume_workload: changes(OperationsControl, "workload resume", WorkloadResume, OperationStarted),
-    [NotFound, OperationInProgress, StateConflict, PreconditionFailed]
+    [NotFound, FieldInvalid, OperationInProgress, StateConflict, PreconditionFailed, PlanChanged]
 }
 
 /// Repeats the latest operation of a workload if it did not succeed.
 ///
-/// The new operation has the same kind, and covers those members of the earlier one that are not removed.
+/// The new operation has the same kind, and covers those members of the earlier one that are not removed. With `dry_run`, the response is
+/// 200 with the plan. With `plan_digest`, only the plan with this digest runs.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/resume", tag = "workloads", security(("token" = [])),
-    params(("workload" = String, Path, description = "name or id"), ProjectParams),
-    responses((status = 202, body = Started))
+    params(("workload" = String, Path, description = "name or id"), ProjectPlanParams),
+    responses(
+        (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
+    )
 )]
 pub(crate) async fn resume_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    Params(params): Params<ProjectParams>,
+    Params(params): Params<ProjectPlanParams>,
     IfMatch(seen): IfMatch,
-) -> Result<(StatusCode, Json<Started>), ApiProblem> {
+) -> Result<Response, ApiProblem> {
+    let caller = params.caller(caller)?;
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
-    started(&state, workload::resume(&state.engine, &caller, id, &seen).await?).await
+    if params.dry_run {
+        let drafted = workload::preview_resume(&state.engine, &caller, id, &seen).await?;
+        return Ok(Json(preview(&state, drafted)?).into_response());
+    }
+    Ok(started(&state, workload::resume(&state.engine, &caller, id, &seen).await?).await?.into_response())
 }
 
 pub(super) async fn find(
@@ -322,38 +310,67 @@ pub(super) async fn find_of_app(
 pub(super) async fn started(state: &ApiState, accepted: Accepted) -> Result<(StatusCode, Json<Started>), ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let operation = views::operation(&mut reader, accepted.operation).await?;
-    let workload = views::workload(&mut reader, accepted.workload, state.engine.ports().clock.now()).await?;
+    let workload = views::workload(&mut reader, accepted.workload, &state.engine).await?;
     Ok((StatusCode::ACCEPTED, Json(Started { workload, operation })))
 }
 
-pub(super) async fn preview(state: &ApiState, app: &str, drafted: workload::Preview) -> Result<Preview, ApiProblem> {
-    let entry = state.engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
-    let manifest = entry.app.manifest();
-    let mut reader = state.engine.store().read().await?;
-    let mut members = Vec::new();
-    for placed in drafted.placed {
-        members.push(PlannedMember {
-            name: format!("{}-{}", placed.component_key, placed.ordinal),
-            allocation: Some(placed.allocation.to_string()),
-            node: Some(placed.node.to_string()),
-            node_name: reader.node(placed.node).await?.name.to_string(),
-        });
-    }
+/// Converts a preview.
+pub(super) fn preview(state: &ApiState, drafted: workload::Preview) -> Result<Preview, ApiProblem> {
+    let workload::Preview { placed, outline, digest, .. } = drafted;
+    let app = state.engine.catalog().app(&outline.app).ok_or_else(|| CommandError::not_found("app", &outline.app))?;
+    let manifest = app.app.manifest();
+    // A removal promises nothing of the app.
+    let is_removal = outline.kind == OperationKind::Decommission;
+    let promises = |of: &[String]| if is_removal { Vec::new() } else { of.to_vec() };
+    let interrupts = outline.interrupts();
+    let added: Vec<String> =
+        placed.into_iter().map(|placed| format!("{}-{}", placed.component_key, placed.ordinal)).collect();
+    let is_listed = |member: &OutlinedMember| match outline.kind {
+        // These create or remove all members that they are about.
+        OperationKind::Deploy | OperationKind::AddMember | OperationKind::Decommission => true,
+        OperationKind::DrainMember
+        | OperationKind::UncordonMember
+        | OperationKind::RemoveMember
+        | OperationKind::ReplaceMember
+        | OperationKind::Stop
+        | OperationKind::Start
+        | OperationKind::Reconcile
+        | OperationKind::Repair
+        | OperationKind::Upgrade
+        | OperationKind::Snapshot
+        | OperationKind::Restore
+        | OperationKind::RotateCertificates => added.contains(&member.name),
+    };
     Ok(Preview {
-        kind: drafted.plan.kind.to_string(),
-        members,
-        steps: drafted.plan.steps.into_iter().map(planned_step).collect(),
-        promises: manifest.promises.clone(),
-        not_promised: manifest.not_promised.clone(),
+        kind: outline.kind.to_string(),
+        members: outline.members.into_iter().filter(is_listed).map(planned_member).collect(),
+        steps: outline.steps.into_iter().map(planned_step).collect(),
+        promises: promises(&manifest.promises),
+        not_promised: promises(&manifest.not_promised),
+        digest: digest.to_string(),
+        interrupts,
     })
 }
 
-fn planned_step(step: StepSpec) -> PlannedStep {
+fn planned_member(member: OutlinedMember) -> PlannedMember {
+    PlannedMember {
+        name: member.name,
+        allocation: member.allocation.map(|id| id.to_string()),
+        node: member.node.map(|id| id.to_string()),
+        node_name: member.node_name.to_string(),
+    }
+}
+
+fn planned_step(step: OutlinedStep) -> PlannedStep {
     PlannedStep {
         key: step.key.to_string(),
         phase: step.phase,
         needs: step.needs.iter().map(ToString::to_string).collect(),
         after: step.after.iter().map(ToString::to_string).collect(),
         deadline_ms: step.deadline_ms,
+        member: step.member,
+        node_name: step.node_name.map(|name| name.to_string()),
+        does: step.does,
+        interrupts: step.interrupts,
     }
 }

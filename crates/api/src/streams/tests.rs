@@ -70,6 +70,7 @@ impl OpenStream {
             role: Role::PlatformOperator,
             project: None,
             service_account: None,
+            workload: None,
             created_at: BEGIN,
             expires_at: Some(BEGIN.plus(Duration::from_secs(seconds))),
             revoked_at: None,

@@ -58,6 +58,8 @@ pub(super) struct Rows {
     pub(super) clones: Mutex<Vec<Hello>>,
     pub(super) reports: Mutex<Vec<(Instant, Vec<UnitReport>)>>,
     pub(super) renewed: Mutex<usize>,
+    /// Units whose drift was hinted.
+    pub(super) hints: Mutex<Vec<String>>,
     /// The recorded connection of each node; `recording` makes recording fail.
     pub(super) sessions: Mutex<HashMap<NodeId, Uuid>>,
     pub(super) recording: Mutex<Recording>,
@@ -153,6 +155,14 @@ impl ChannelBackend for Rows {
             return false;
         }
         self.reports.lock().unwrap().push((Instant::now(), reports));
+        true
+    }
+
+    async fn drift_hinted(&self, _: EnrolledNode, unit: &str) -> bool {
+        if let Recording::Fails = *self.recording.lock().unwrap() {
+            return false;
+        }
+        self.hints.lock().unwrap().push(unit.to_owned());
         true
     }
 

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, stream};
 use gpuaas_model::Timestamp;
-use gpuaas_wire::task::UnitReport;
+use gpuaas_wire::{
+    session::{DriftHint, UnitLine},
+    task::UnitReport,
+};
 use tokio::time::{Instant, sleep};
 
 use super::control_plane::{Recording, Rows, enrolled};
@@ -25,10 +28,10 @@ fn report(unit: &str, number: usize) -> UnitReport {
 }
 
 /// Yields a report of the unit every second.
-fn flapping(unit: &'static str, seconds: usize) -> impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin {
+fn flapping(unit: &'static str, seconds: usize) -> impl Stream<Item = Result<UnitLine, ChannelError>> + Unpin {
     Box::pin(stream::iter(1..=seconds).then(move |number| async move {
         sleep(Duration::from_secs(1)).await;
-        Ok(report(unit, number))
+        Ok(UnitLine::Report(report(unit, number)))
     }))
 }
 
@@ -69,7 +72,7 @@ async fn flapping_unit_delays_no_other() {
     // Reports while the other unit's report waits for its delivery time.
     let well = stream::once(async {
         sleep(Duration::from_millis(1_500)).await;
-        Ok(report("well.service", 1))
+        Ok(UnitLine::Report(report("well.service", 1)))
     });
     let both = stream::select(flapping("ill.service", 1), Box::pin(well));
     let other = flapping("ill.service", 1);
@@ -93,4 +96,36 @@ async fn unrecorded_report_is_retried_unless_there_is_a_newer_one() {
     let reports = rows.reports.lock().unwrap();
     let numbers: Vec<i64> = reports.iter().map(|(_, reports)| reports[0].since.as_millis()).collect();
     assert_eq!(numbers, [10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hints_are_limited_retried_and_delay_no_report() {
+    let rows = Arc::new(Rows::default());
+    let throttle = ReportThrottle::default();
+    let hints = |seconds: usize| {
+        Box::pin(stream::iter(1..=seconds).then(|_| async {
+            sleep(Duration::from_secs(1)).await;
+            Ok(UnitLine::Drift(DriftHint { drifted: "a.service".to_owned() }))
+        }))
+    };
+    forward(&throttle, &*rows, enrolled(1), hints(AN_HOUR)).await;
+    let hinted = std::mem::take(&mut *rows.hints.lock().unwrap());
+    assert!((60..85).contains(&hinted.len()), "{} times in an hour", hinted.len());
+    assert!(rows.reports.lock().unwrap().is_empty());
+
+    let began = Instant::now();
+    let both = stream::select(hints(1), flapping("a.service", 1));
+    *rows.recording.lock().unwrap() = Recording::Fails;
+    let of = rows.clone();
+    let repaired = async move {
+        sleep(Duration::from_secs(90)).await;
+        *of.recording.lock().unwrap() = Recording::Works;
+    };
+    let report = async {
+        let mut rest = flapping("b.service", 1);
+        while rest.next().await.is_some() {}
+    };
+    tokio::join!(repaired, report, forward(&throttle, &*rows, enrolled(1), both));
+    assert_eq!(*rows.hints.lock().unwrap(), ["a.service"], "the hint is delivered once it can be recorded");
+    assert!(began.elapsed() >= Duration::from_secs(90) && rows.reports.lock().unwrap().len() == 1);
 }

@@ -56,6 +56,15 @@ impl Loss {
 }
 
 impl Confirm {
+    /// Refuses a command that would have to ask where nobody can answer.
+    pub(super) fn check(self) -> anyhow::Result<()> {
+        let must_ask = !self.yes && !self.dry_run;
+        if must_ask && (!std::io::stdin().is_terminal() || !output::is_interactive()) {
+            return Err(ConfirmationRequired.into());
+        }
+        Ok(())
+    }
+
     /// Returns whether the command may act: yes with `--yes`, otherwise if a person says so. `preview` asks the control plane, so that what it
     /// would refuse is refused before the question. A dry run prints the preview and returns `false`.
     pub(crate) async fn allows<T: Serialize, E>(
@@ -68,14 +77,10 @@ impl Confirm {
     where
         anyhow::Error: From<E>,
     {
-        if !self.dry_run {
-            if self.yes {
-                return Ok(true);
-            }
-            if !std::io::stdin().is_terminal() || !output::is_interactive() {
-                return Err(ConfirmationRequired.into());
-            }
+        if self.yes && !self.dry_run {
+            return Ok(true);
         }
+        self.check()?;
         let preview = preview.await?;
         if self.dry_run {
             output::one(target.output, &preview, |preview| loss(preview).dry_run(), name)?;

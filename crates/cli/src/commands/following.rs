@@ -1,4 +1,4 @@
-//! Follows events across broken connections: continues after the last received event.
+//! Follows streams across broken connections; events continue after the last received one.
 
 use std::time::Duration;
 
@@ -54,17 +54,20 @@ impl<'a> EventFollower<'a> {
     }
 
     async fn reconnect(&mut self) -> Result<(), ClientError> {
-        let mut tries = 0;
-        loop {
-            tokio::time::sleep(PAUSE_FIRST * 2_u32.pow(tries)).await;
-            match open_stream(self.client, self.project.clone(), self.last_received).await {
-                Ok(stream) => {
-                    self.stream = stream;
-                    return Ok(());
-                }
-                Err(ClientError::Unreachable { .. }) if tries + 1 < ATTEMPTS_MAX => tries += 1,
-                Err(error) => return Err(error),
-            }
+        self.stream =
+            reopened(async || open_stream(self.client, self.project.clone(), self.last_received).await).await?;
+        Ok(())
+    }
+}
+
+/// Opens a stream again, until the control plane answers. Fails if it stays unreachable, or refuses.
+pub(super) async fn reopened<T>(mut open: impl AsyncFnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    let mut tries = 0;
+    loop {
+        tokio::time::sleep(PAUSE_FIRST * 2_u32.pow(tries)).await;
+        match open().await {
+            Err(ClientError::Unreachable { .. }) if tries + 1 < ATTEMPTS_MAX => tries += 1,
+            ended => return ended,
         }
     }
 }

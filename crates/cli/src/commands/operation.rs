@@ -13,7 +13,8 @@ use super::{
     if_match::IfMatch,
     lists::{EventStream, Listing, Watch},
     operation_shown::described,
-    watching, workload_shown,
+    plan_args::PlanArgs,
+    plan_shown, watching, workload_shown,
 };
 use crate::{
     completion, output,
@@ -70,9 +71,8 @@ pub(crate) struct StartArgs {
     /// File with parameters as a JSON object, or - for standard input; --parameter overrides them
     #[arg(long = "parameters", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Print the plan without carrying it out
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    plan: PlanArgs,
     #[command(flatten)]
     seen: IfMatch,
 }
@@ -108,12 +108,12 @@ impl StartArgs {
 async fn start(client: &Client, target: &Target, ask: StartArgs) -> anyhow::Result<ExitCode> {
     let (client, project) = (&ask.seen.client(client), target.project.clone());
     let request = ask.request(client.get_workload(project.clone(), &ask.workload).await?.workload.app)?;
-    if ask.dry_run {
+    if ask.plan.plan {
         let preview = client.preview_operation(project, &ask.workload, &request).await?;
-        output::one(target.output, &preview, workload_shown::preview, &ask.workload)?;
+        output::one(target.output, &preview, plan_shown::preview, &ask.workload)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let started = client.start_operation(project, &ask.workload, &request).await?;
+    let started = client.start_operation(project, &ask.workload, &request, ask.plan.plan_digest).await?;
     watching::report_and_follow(client, target, started).await
 }
 
@@ -186,7 +186,7 @@ mod tests {
             kind: "upgrade".to_owned(),
             parameters: vec![parameter("version=1.20").expect("NAME=VALUE")],
             file: Some(file),
-            dry_run: false,
+            plan: PlanArgs::default(),
             seen: IfMatch::default(),
         };
         let request = ask.request("rke2".to_owned()).expect("a request");

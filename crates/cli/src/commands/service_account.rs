@@ -20,9 +20,12 @@ pub(crate) enum Verb {
     Create {
         /// Name of the service account: 1 to 63 of a-z, 0-9 and -
         name: String,
-        /// Role in the project: project-admin, project-member, viewer or auditor
-        #[arg(long, add = ArgValueCandidates::new(completion::project_roles))]
+        /// Role in the project: project-admin, project-member, viewer or auditor; app-controller for one workload
+        #[arg(long, visible_alias = "scope", add = ArgValueCandidates::new(completion::project_roles))]
         role: String,
+        /// With app-controller: name or id of the workload that the account controls
+        #[arg(long, add = ArgValueCandidates::new(completion::workloads))]
+        workload: Option<String>,
     },
     /// List service accounts
     List,
@@ -48,9 +51,13 @@ pub(crate) enum Verb {
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     let project = target.project.clone();
     match verb {
-        Verb::Create { name, role } => {
-            let account = client.create_service_account(&CreateServiceAccount { name, role, project }).await?;
-            let words = |account: &ServiceAccount| format!("Service account {} is created.", account.name);
+        Verb::Create { name, role, workload } => {
+            let request = CreateServiceAccount { name, role, workload, project };
+            let account = client.create_service_account(&request).await?;
+            let words = |account: &ServiceAccount| {
+                let controls = account.workload_name.as_ref().map(|name| format!(" to control {name}"));
+                format!("Service account {} is created{}.", account.name, controls.unwrap_or_default())
+            };
             output::one(target.output, &account, words, &account.name)?;
             let next =
                 format!("create a token: gpuaas service-account token {}{}", account.name, target.project_flag());
@@ -75,7 +82,13 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Delete { name, confirm } => {
             let dry = client.clone().with_dry_run();
             let loss = |of: &ServiceAccount| {
-                Loss::new(format!("delete service account {}", of.name), "All of its tokens are refused from then on.")
+                let lost = match &of.workload_name {
+                    Some(name) => format!(
+                        "All of its tokens are refused from then on, and what it reported about {name} is forgotten."
+                    ),
+                    None => "All of its tokens are refused from then on.".to_owned(),
+                };
+                Loss::new(format!("delete service account {}", of.name), lost)
             };
             if !confirm.allows(target, dry.delete_service_account(project.clone(), &name), loss, &name).await? {
                 return Ok(());
@@ -90,6 +103,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 const ACCOUNTS: &[Column<ServiceAccount>] = &[
     column("NAME", |account| account.name.clone()),
     column("ROLE", |account| account.role.clone()),
+    column("WORKLOAD", |account| account.workload_name.clone().unwrap_or_default()),
     column("CREATED", |account| account.created_at.clone()),
     column("ID", |account| account.id.clone()),
 ];

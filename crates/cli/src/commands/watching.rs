@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{
     following::{EventFollower, Next},
     operation_shown::show_end,
+    workload_next,
 };
 use crate::{
     color,
@@ -37,8 +38,8 @@ pub(super) async fn report_and_follow(client: &Client, target: &Target, started:
         if let Some(detail) = detail {
             // Scripts that deploy go on with the workload.
             show_end(target, &detail, &workload.name)?;
-            if (operation.kind.as_str(), detail.operation.state.as_str()) == ("deploy", SUCCEEDED) {
-                let next = format!("use it: gpuaas workload kubeconfig {}{}", workload.name, target.project_flag());
+            let next = workload_next::after(&detail, &workload.name, &target.project_flag());
+            if let (SUCCEEDED, Some(next)) = (detail.operation.state.as_str(), next) {
                 output::hint(target.output, &next);
             }
         }

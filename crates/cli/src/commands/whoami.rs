@@ -9,13 +9,15 @@ use crate::{connection, output, target::Target};
 pub(crate) async fn run(client: &Client, target: &Target) -> anyhow::Result<()> {
     let who = client.whoami().await?;
     let projects = match &who.project {
-        Some(_) if target.output.is_for_people() => client.list_projects().await?.items,
+        // A controller sees its workload alone.
+        Some(_) if target.output.is_for_people() && who.workload.is_none() => client.list_projects().await?.items,
         Some(_) | None => Vec::new(),
     };
     let words = |who: &WhoAmI| {
         let name = |id: &String| projects.iter().find(|of| of.id == *id).map_or(id, |of| &of.name).clone();
         let project = who.project.as_ref().map(|id| format!(" of project {}", name(id))).unwrap_or_default();
-        format!("{} ({}{project})", who.name, who.role)
+        let workload = who.workload.as_ref().map(|id| format!(", workload {id}")).unwrap_or_default();
+        format!("{} ({}{project}{workload})", who.name, who.role)
     };
     output::one(target.output, &who, words, &who.name)
 }

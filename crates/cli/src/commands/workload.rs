@@ -5,22 +5,23 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::Context;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use gpuaas_api_types::{AccessGrant, AddMembers, Allocation, Deploy, Preview, RequestAccess, WorkloadDetail};
+use gpuaas_api_types::{AccessGrant, AddMembers, Deploy, Preview, RequestAccess, WorkloadDetail};
 use gpuaas_client::{Client, ClientError};
-use gpuaas_model::Code;
 use serde_json::{Value, json};
 
 use super::{
     confirm::{Confirm, Loss},
     if_match::{self, IfMatch},
     lists::Watch,
-    logs, watching, workload_shown as shown,
+    logs,
+    named_nodes::allocations,
+    plan_args::{ConfirmedPlan, PlanArgs},
+    plan_shown, watching, workload_diff, workload_operations, workload_report, workload_shown as shown,
 };
 use crate::{
     completion,
     duration::is_past,
-    kubeconfig,
-    output::{self, NotFound},
+    kubeconfig, output,
     target::{Format, Target},
 };
 
@@ -45,6 +46,12 @@ pub(crate) enum Verb {
         #[arg(long)]
         etag: bool,
     },
+    /// Compare a workload's desired state with what is observed; exit status 1 if it deviates, 7 if something could not be asked
+    Diff {
+        /// Name or id of the workload
+        #[arg(add = ArgValueCandidates::new(completion::workloads))]
+        workload: String,
+    },
     /// List the members of a workload
     Members {
         /// Name or id of the workload
@@ -61,19 +68,20 @@ pub(crate) enum Verb {
         /// Node for a new agent, by node name or allocation id; repeatable
         #[arg(long = "agent", value_name = "NODE", required = true, add = ArgValueCandidates::new(completion::usable_nodes))]
         agents: Vec<String>,
-        /// Print the plan without carrying it out
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        plan: PlanArgs,
         #[command(flatten)]
         seen: IfMatch,
     },
+    #[command(flatten)]
+    Operation(workload_operations::Verb),
     /// Remove a workload from all of its nodes
     Decommission {
         /// Name or id of the workload
         #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
         #[command(flatten)]
-        confirm: Confirm,
+        plan: ConfirmedPlan,
         #[command(flatten)]
         seen: IfMatch,
     },
@@ -82,6 +90,8 @@ pub(crate) enum Verb {
         /// Name or id of the workload
         #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
+        #[command(flatten)]
+        plan: PlanArgs,
         #[command(flatten)]
         seen: IfMatch,
     },
@@ -118,7 +128,9 @@ pub(crate) enum Verb {
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Print the journal of a member
+    /// Report phase, progress and health of a workload's members, as its controller
+    Report(workload_report::Report),
+    /// Print the logs of a workload: journals of its members, output of its tasks and events, merged by time
     Logs(logs::Logs),
 }
 
@@ -156,50 +168,37 @@ pub(crate) struct DeployArgs {
     /// Settings of the app as a JSON object; default: none
     #[arg(long, value_name = "JSON")]
     config: Option<String>,
-    /// Print the plan without carrying it out
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    plan: PlanArgs,
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<ExitCode> {
     let project = target.project.clone();
     match verb {
         Verb::Deploy(ask) => return deploy(client, target, ask).await,
-        Verb::AddMember { workload, agents, dry_run, seen } => {
-            let client = &seen.client(client);
+        Verb::AddMember { workload, agents, plan, seen } => {
+            let client = &seen.client(client).with_plan_digest(plan.plan_digest);
             let placement = json!({ "agent_allocation_ids": allocations(client, target, None, &agents).await? });
             let app = client.get_workload(project.clone(), &workload).await?.workload.app;
             let ask = AddMembers { app, placement };
-            if dry_run {
-                print_preview(target, &client.preview_members(project, &workload, &ask).await?, &workload)?;
+            if plan.plan {
+                print_plan(target, &client.preview_members(project, &workload, &ask).await?, &workload)?;
             } else {
-                return watching::report_and_follow(
-                    client,
-                    target,
-                    client.add_members(project, &workload, &ask).await?,
-                )
-                .await;
+                let started = client.add_members(project, &workload, &ask).await?;
+                return watching::report_and_follow(client, target, started).await;
             }
         }
-        Verb::Decommission { workload, confirm, seen } => {
-            let client = &seen.client(client);
-            let preview = client.preview_decommission(project.clone(), &workload);
-            let loss = |preview: &Preview| shown::removal(preview, &workload, target.project.as_deref());
-            if !confirm.allows(target, preview, loss, &workload).await? {
-                return Ok(ExitCode::SUCCESS);
-            }
-            let started = client.decommission_workload(project, &workload).await?;
-            return watching::report_and_follow(client, target, started).await;
+        Verb::Operation(verb) => return workload_operations::run(client, target, verb).await,
+        Verb::Decommission { workload, plan, seen } => {
+            return decommission(&seen.client(client), target, &workload, plan).await;
         }
-        Verb::Resume { workload, seen } => {
-            let started = seen.client(client).resume_workload(project, &workload).await?;
-            return watching::report_and_follow(client, target, started).await;
-        }
+        Verb::Resume { workload, plan, seen } => return resume(&seen.client(client), target, &workload, plan).await,
         Verb::List { watch, section } => list(client, target, watch, section).await?,
         Verb::Show { workload, etag: true } => {
             if_match::print_etag(target, &client.workload_etag(project, &workload).await?)?;
         }
         Verb::Show { workload, etag: false } => show(client, target, &workload).await?,
+        Verb::Diff { workload } => return workload_diff::run(client, target, &workload).await,
         Verb::Members { workload, watch } => {
             let read = async || Ok(client.list_members(project.clone(), &workload).await?.items);
             shown::MEMBERS.print(client, target, watch, false, read).await?;
@@ -230,9 +229,31 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let revoked = client.revoke_access(&grant).await?;
             output::one(target.output, &revoked, |grant| format!("Access grant {} is revoked.", grant.id), &grant)?;
         }
+        Verb::Report(ask) => workload_report::run(client, target, ask).await?,
         Verb::Logs(ask) => logs::run(client, target, ask).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn decommission(client: &Client, target: &Target, key: &str, plan: ConfirmedPlan) -> anyhow::Result<ExitCode> {
+    let project = target.project.clone();
+    let preview = client.preview_decommission(project.clone(), key);
+    let loss = |preview: &Preview| plan_shown::removal(preview, key, target.project.as_deref());
+    let Some(permit) = plan.permit(target, preview, loss, key).await? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let client = &client.clone().with_plan_digest(permit.plan_digest);
+    watching::report_and_follow(client, target, client.decommission_workload(project, key).await?).await
+}
+
+async fn resume(client: &Client, target: &Target, key: &str, plan: PlanArgs) -> anyhow::Result<ExitCode> {
+    let project = target.project.clone();
+    if plan.plan {
+        print_plan(target, &client.preview_resume(project, key).await?, key)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let client = &client.clone().with_plan_digest(plan.plan_digest);
+    watching::report_and_follow(client, target, client.resume_workload(project, key).await?).await
 }
 
 async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Result<ExitCode> {
@@ -247,10 +268,11 @@ async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Re
     let (project, name) = (target.project.clone(), ask.name.clone());
     let request =
         Deploy { project, app: ask.app, version: ask.version, name, placement, config: config.unwrap_or(Value::Null) };
-    if ask.dry_run {
-        print_preview(target, &client.preview_workload(&request).await?, &ask.name)?;
+    if ask.plan.plan {
+        print_plan(target, &client.preview_workload(&request).await?, &ask.name)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let client = &client.clone().with_plan_digest(ask.plan.plan_digest);
     let started = client.deploy_workload(&request).await?;
     if target.output.is_for_people() && output::is_interactive() {
         let app = client.get_app(&request.app).await?;
@@ -259,44 +281,8 @@ async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Re
     watching::report_and_follow(client, target, started).await
 }
 
-fn print_preview(target: &Target, preview: &Preview, name: &str) -> anyhow::Result<()> {
-    output::one(target.output, preview, shown::preview, name)
-}
-
-/// Returns the ids of the open allocations of these nodes, or of the allocations that begin with these keys: first the server's, then the
-/// agents'. The refusal names all that do not exist.
-async fn allocations(
-    client: &Client,
-    target: &Target,
-    server: Option<&String>,
-    agents: &[String],
-) -> anyhow::Result<Vec<String>> {
-    let known = client.list_allocations(target.project.clone(), None).await?.items;
-    let (mut ids, mut missing) = (Vec::new(), Vec::new());
-    let given = server.map(|key| ("--server", key)).into_iter().chain(agents.iter().map(|key| ("--agent", key)));
-    for (flag, key) in given {
-        match allocation(client, &known, key).await {
-            Ok(id) => ids.push(id),
-            Err(error) if error.code() == Code::NotFound => missing.push(format!("{flag} {key}")),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    if missing.is_empty() {
-        return Ok(ids);
-    }
-    let what =
-        format!("{}: the project holds no node with this name, and no allocation has this id", missing.join(", "));
-    Err(NotFound { what, next: format!("see its nodes: gpuaas allocation list{}", target.project_flag()) }.into())
-}
-
-/// Returns the id of the node's open allocation, or of the allocation that begins with the key.
-async fn allocation(client: &Client, known: &[Allocation], key: &str) -> Result<String, ClientError> {
-    let is_open = |state: &str| !matches!(state, "released" | "failed");
-    let found = known.iter().find(|of| of.id == key || (of.node_name == key && is_open(&of.state)));
-    match found {
-        Some(allocation) => Ok(allocation.id.clone()),
-        None => Ok(client.get_allocation(key).await?.id),
-    }
+fn print_plan(target: &Target, preview: &Preview, name: &str) -> anyhow::Result<()> {
+    output::one(target.output, preview, plan_shown::preview, name)
 }
 
 async fn list(client: &Client, target: &Target, watch: Watch, section: Option<String>) -> anyhow::Result<()> {

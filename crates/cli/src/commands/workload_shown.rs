@@ -1,13 +1,15 @@
 //! Formats workloads for people.
 
 use gpuaas_api_types::{
-    AccessAnswer, Fault, Member, NodeResidue, Operation, OperationDetail, Preview, Step, Workload, WorkloadDetail,
+    AccessAnswer, ControllerReport, Fault, Member, NodeResidue, Operation, OperationDetail, Step, Workload,
+    WorkloadDetail,
 };
 use serde_json::Value;
 
 use super::{
-    confirm::Loss,
     lists::{EventStream, Listing},
+    plan_shown::verb,
+    workload_next,
 };
 use crate::{
     duration::format_age,
@@ -25,9 +27,10 @@ pub(super) const MEMBERS: Listing<Member> = Listing {
         column("HEALTH", |member| member.health.clone()),
         column("WHY", |member| {
             let why = member.fault.as_ref().map(|fault| format!("{} ({})", fault.summary, fault.code));
-            why.unwrap_or_default()
+            why.or_else(|| progress_of(member)).unwrap_or_default()
         }),
         wide("NODE ID", |member| member.node.clone().unwrap_or_default()),
+        wide("ACTIONS", |member| member.actions.iter().map(|kind| verb(kind)).collect::<Vec<_>>().join(", ")),
     ],
     name: |member| &member.name,
     is_live: |member| member.state != "removed",
@@ -35,6 +38,13 @@ pub(super) const MEMBERS: Listing<Member> = Listing {
     stream: EventStream::Project,
     volatile: None,
 };
+
+/// What a controller says about a member that is on its way: that is no fault, and still explains it.
+fn progress_of(member: &Member) -> Option<String> {
+    let report = member.reported.as_ref().filter(|report| report.health == "progressing")?;
+    let message = report.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+    Some(format!("{} reports progressing{message}", report.by))
+}
 
 /// Workloads as one list, for `-o wide` and `--watch`.
 pub(super) const WORKLOADS: Listing<Workload> = Listing {
@@ -142,8 +152,12 @@ fn reason(workload: &Workload) -> String {
     workload.waiting_for.as_ref().map(|waiting| format!("waiting for {waiting}")).or(why).unwrap_or_default()
 }
 
+/// Returns how many members are ready, and how many were drained or stopped on request.
 fn members(workload: &Workload) -> String {
-    format!("{}/{}", workload.members_ready, workload.members_total)
+    let states = workload.member_states.iter();
+    let on_request = states.filter(|(state, _)| matches!(state.as_str(), "draining" | "drained" | "stopped"));
+    let on_request: String = on_request.map(|(state, count)| format!(", {count} {state}")).collect();
+    format!("{}/{}{on_request}", workload.members_ready, workload.members_total)
 }
 
 fn progress(workload: &Workload) -> String {
@@ -191,12 +205,42 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
         let step = steps.iter().find(|step| step.fault.as_ref().is_some_and(|of| of.code == fault.code));
         words.push_str(&describe_fault(fault, step, project_flag));
     }
+    if let Some(report) = &detail.controller {
+        words.push_str(&controller(report));
+    }
+    let newest = operation.map(|operation| &operation.operation);
+    words.push_str(&with_project(&workload_next::lines(detail, newest), project_flag));
     words.push_str(&residue(operation.map(|operation| operation.residue.as_slice()).unwrap_or_default()));
     words.push('\n');
-    let member = |of: &Member| vec![of.name.clone(), of.node_name.clone(), of.state.clone(), of.health.clone()];
+    let is_busy = newest.is_some_and(|operation| operation.ended_at.is_none());
     let mut text = Text::from(words);
-    text.push(&table(&["NAME", "NODE", "STATE", "HEALTH"], detail.members.iter().map(member)));
+    text.push(&member_table(detail, is_busy));
     text
+}
+
+/// Formats the last report of a workload's controller: who reports, since when, and about which generation.
+fn controller(report: &ControllerReport) -> String {
+    let stale = if report.current { "" } else { " (earlier than the present one, so nothing of it counts)" };
+    let phase = report.phase.as_ref().map(|phase| format!(" · phase {phase}")).unwrap_or_default();
+    let progress = report.progress.map(|of| format!(" · {}/{}", of.completed, of.total)).unwrap_or_default();
+    format!(
+        "\nREPORTED by {} since {} · last {} ago · generation {}{stale}{phase}{progress}",
+        report.by,
+        report.since,
+        format_age(&report.reported_at),
+        report.generation
+    )
+}
+
+/// Formats the members; without removed ones, unless all are removed.
+fn member_table(detail: &WorkloadDetail, is_busy: bool) -> Text {
+    let is_gone = |member: &Member| member.state == "removed";
+    let all_are_gone = detail.members.iter().all(is_gone);
+    let shown = detail.members.iter().filter(|member| all_are_gone || !is_gone(member));
+    let row = |of: &Member| {
+        vec![of.name.clone(), of.node_name.clone(), workload_next::member_state(of, is_busy), of.health.clone()]
+    };
+    table(&["NAME", "NODE", "STATE", "HEALTH"], shown.map(row))
 }
 
 /// Formats a fault: its summary, the time it began, its evidence, and the next action. Commands about workloads get `project_flag`.
@@ -217,45 +261,6 @@ pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>, project_flag: &
     let command = fault.command.as_ref().map(|command| format!(": {command}")).unwrap_or_default();
     words.push_str(&format!("\nNEXT     {}", with_project(&format!("{}{command}", fault.next), project_flag)));
     words
-}
-
-/// Formats the members and steps that an operation would create.
-pub(super) fn preview(preview: &Preview) -> Text {
-    let members = if preview.members.is_empty() { " no member".to_owned() } else { planned_members(preview) };
-    let mut text = Text::from(format!("{} would create{members}\n", preview.kind));
-    text.push(&planned_steps(preview));
-    let (promised, not_promised) = (preview.promises.join("; "), preview.not_promised.join("; "));
-    text.push_str(&format!("\npromised      {promised}\nnot promised  {not_promised}"));
-    text
-}
-
-fn planned_members(preview: &Preview) -> String {
-    preview.members.iter().map(|member| format!("\n  {} on {}", member.name, member.node_name)).collect()
-}
-
-fn planned_steps(preview: &Preview) -> Text {
-    let steps = preview.steps.iter().map(|step| {
-        vec![
-            format!("  {}", step.phase),
-            step.key.clone(),
-            format!("{} s", step.deadline_ms / 1_000),
-            [step.needs.as_slice(), &step.after].concat().join(", "),
-        ]
-    });
-    table(&["  PHASE", "STEP", "DEADLINE", "AFTER"], steps)
-}
-
-/// Returns what a decommission would destroy.
-pub(super) fn removal(preview: &Preview, workload: &str, project: Option<&str>) -> Loss {
-    let nodes: Vec<&str> = preview.members.iter().map(|member| member.node_name.as_str()).collect();
-    let lost = match nodes.as_slice() {
-        [] => "It has no members.".to_owned(),
-        nodes => format!("Its cluster and all data in it are deleted from {}.", nodes.join(", ")),
-    };
-    let mut details = Text::from(format!("It would remove{}\n", planned_members(preview)));
-    details.push(&planned_steps(preview));
-    let of_project = project.map(|project| format!(" of project {project}")).unwrap_or_default();
-    Loss { details, ..Loss::new(format!("decommission workload {workload}{of_project}"), lost) }
 }
 
 /// Formats the residue report of each node; empty without reports.

@@ -11,7 +11,7 @@ async fn token(platform: &Platform, name: &str, project: &str) -> CreatedToken {
 }
 
 fn account(name: &str) -> CreateServiceAccount {
-    CreateServiceAccount { name: name.into(), role: "viewer".into(), project: None }
+    CreateServiceAccount { name: name.into(), role: "viewer".into(), workload: None, project: None }
 }
 
 async fn records(client: &Client) -> Vec<AuditEntry> {

@@ -78,7 +78,12 @@ async fn auditors_read_the_audit_of_their_scope_and_change_nothing() {
     }
     let of_platform = token(&platform, "eve", "platform-auditor", None).await;
     let ours = token(&platform, "ann", "auditor", Some("ours")).await;
-    let account = CreateServiceAccount { name: "export".into(), role: "auditor".into(), project: Some("ours".into()) };
+    let account = CreateServiceAccount {
+        name: "export".into(),
+        role: "auditor".into(),
+        workload: None,
+        project: Some("ours".into()),
+    };
     root.create_service_account(&account).await.expect("made");
     let ask = CreateServiceAccountToken { ttl_seconds: None };
     let program = root.create_service_account_token(Some("ours".into()), "export", &ask).await.expect("made");

@@ -121,7 +121,7 @@ async fn hostile_search_finds_no_secret_in_logs_events_audit_bundle_arguments_en
     let ask = CreateToken { name: "t".into(), role: "viewer".into(), project: project(), ttl_seconds: Some(600) };
     let under_a_key = admin.clone().with_idempotency_key("once");
     canaries.add("a token", &under_a_key.create_token(&ask).await.expect("made").secret);
-    let account = CreateServiceAccount { name: "ci".into(), role: "viewer".into(), project: project() };
+    let account = CreateServiceAccount { name: "ci".into(), role: "viewer".into(), workload: None, project: project() };
     admin.create_service_account(&account).await.expect("made");
     let made = admin.create_service_account_token(project(), "ci", &CreateServiceAccountToken::default()).await;
     canaries.add("a service account's token", &made.expect("made").secret);

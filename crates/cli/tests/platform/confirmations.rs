@@ -27,7 +27,7 @@ async fn traces(platform: &Platform) -> (usize, usize, usize) {
 #[test]
 fn without_a_terminal_every_destructive_command_needs_yes() {
     let dev = Platform::start(0);
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 18] = [
         &["allocation", "release", UNUSED],
         &["context", "delete", "dev"],
         &["keys", "revoke", "ed25519-1"],
@@ -40,6 +40,11 @@ fn without_a_terminal_every_destructive_command_needs_yes() {
         &["service-account", "delete", "ci"],
         &["token", "revoke", UNUSED],
         &["workload", "decommission", "train"],
+        &["workload", "drain-member", "train", "agent-1"],
+        &["workload", "remove-member", "train", "agent-1"],
+        &["workload", "repair", "train", "--scope", "whole-runtime"],
+        &["workload", "replace-member", "train", "agent-1", "--by", "gpu-2"],
+        &["workload", "stop", "train"],
         &["workload", "revoke-access", UNUSED],
     ];
     dev.json(&["project", "list"]);
@@ -64,7 +69,12 @@ async fn dry_runs_check_everything_and_change_nothing() {
     client.create_project(&CreateProject { name: "ours".to_owned() }).await.expect("made");
     let ask = token_request("ci", "platform-operator", None);
     let token = client.create_token(&ask).await.expect("made").token.id;
-    let account = CreateServiceAccount { name: "bot".into(), role: "viewer".into(), project: Some("ours".into()) };
+    let account = CreateServiceAccount {
+        name: "bot".into(),
+        role: "viewer".into(),
+        workload: None,
+        project: Some("ours".into()),
+    };
     client.create_service_account(&account).await.expect("made");
     let key = client.list_signing_keys().await.expect("keys").items.remove(0).id;
     let held = platform.json(&["allocation", "create", "--node", "demo-1", "--project", "ours", "--wait"]);

@@ -77,7 +77,12 @@ async fn forged_service_account_row_gets_no_token_and_is_reported() {
         admin.create_service_account_token(Some(project.into()), name, &CreateServiceAccountToken::default()).await
     };
     let make = async |name: &str| {
-        let account = CreateServiceAccount { name: name.into(), role: "viewer".into(), project: Some("lab".into()) };
+        let account = CreateServiceAccount {
+            name: name.into(),
+            role: "viewer".into(),
+            workload: None,
+            project: Some("lab".into()),
+        };
         admin.create_service_account(&account).await
     };
     for (name, project, change) in [

@@ -20,7 +20,7 @@ async fn metrics_need_a_permission_and_the_metrics_role_reads_nothing_else() {
     client.create_project(&CreateProject { name: "ours".to_owned() }).await.expect("made");
     let answer = read_open(&platform.ready(), "/metrics").await;
     assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "also over loopback: {answer:?}");
-    for role in Role::ALL {
+    for role in Role::ALL.iter().filter(|role| !role.is_of_workload()) {
         let project = (!role.is_of_platform()).then(|| "ours".to_owned());
         let ask = CreateToken { name: "scraper".to_owned(), role: role.to_string(), project, ttl_seconds: Some(600) };
         let token = client.create_token(&ask).await.expect("made").secret;

@@ -119,6 +119,7 @@ fn valid_value(name: &str, schema: &Value) -> Value {
         "role" => json!("viewer"),
         "state" => json!("staged"),
         "source" => json!("/nowhere/at/all"),
+        _ if schema["type"] == "integer" => json!(1),
         _ if schema["type"] == "object" => Value::Object(valid_object(schema)),
         _ if schema["enum"].is_array() => schema["enum"][0].clone(),
         _ if schema["pattern"] == "^[0-9a-f]{64}$" => json!("0".repeat(64)),

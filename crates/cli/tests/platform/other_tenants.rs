@@ -36,6 +36,7 @@ async fn create_resources(platform: &Platform) -> TenantResources {
     let account = CreateServiceAccount {
         name: "robot-of-research-0000-7000-8000-001".into(),
         role: Role::Viewer.to_string(),
+        workload: None,
         project: Some(PROJECT.into()),
     };
     let account = client.create_service_account(&account).await.expect("made").name;

@@ -101,7 +101,7 @@ async fn project_is_deleted_when_it_is_empty_and_its_audit_stays() {
     let ask = token_request("ann", "project-admin", Some("ml"));
     let token = client.create_token(&ask).await.expect("made");
     let admin = platform.client_with(&token.secret);
-    let ask = CreateServiceAccount { name: "ci".into(), role: "auditor".into(), project: None };
+    let ask = CreateServiceAccount { name: "ci".into(), role: "auditor".into(), workload: None, project: None };
     admin.create_service_account(&ask).await.expect("made");
     assert_eq!(parts(admin.delete_project("ml").await.expect_err("a tenant may not")).0, "forbidden");
 

@@ -82,7 +82,8 @@ async fn sealing_key_rotation_under_load_interrupts_no_node_and_no_client() {
     let (first, second) = (fleet.client_of(0), fleet.client_of(1));
     let old = SealingKey::new(&std::fs::read(fleet.path("sealing.key")).expect("a key")).expect("a key");
     first.create_project(&CreateProject { name: "lab".into() }).await.expect("a project");
-    let account = CreateServiceAccount { name: "ci".into(), role: "viewer".into(), project: Some("lab".into()) };
+    let account =
+        CreateServiceAccount { name: "ci".into(), role: "viewer".into(), workload: None, project: Some("lab".into()) };
     first.create_service_account(&account).await.expect("an account");
     let under_old = opened_by(&url, &old).await;
     assert!(under_old >= 7, "{under_old}");

@@ -21,7 +21,7 @@ fn about(code: &str, field: &str) -> (String, Option<String>) {
 }
 
 fn account(name: &str, role: &str) -> CreateServiceAccount {
-    CreateServiceAccount { name: name.into(), role: role.into(), project: None }
+    CreateServiceAccount { name: name.into(), role: role.into(), workload: None, project: None }
 }
 
 async fn person(platform: &Platform, project: &str, role: &str) -> Client {

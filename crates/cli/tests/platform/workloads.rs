@@ -1,11 +1,11 @@
 //! The life of a cluster from placement to removal through the API, one operation after the other, as a tenant runs them.
 
 use futures::{StreamExt, TryStreamExt};
-use gpuaas_api_types::{AddMembers, CreateToken, EnrollNode, RequestAccess, StartOperation};
-use gpuaas_client::{AuditQuery, ClientError, LogOptions};
+use gpuaas_api_types::{AddMembers, CreateToken, EnrollNode, RequestAccess, StartOperation, WorkloadLogLine};
+use gpuaas_client::{AuditQuery, Client, ClientError, LogOptions, WorkloadLogOptions};
 use serde_json::json;
 
-use crate::world::{PROJECT, Platform, eventually};
+use crate::world::{PROJECT, Platform, WAIT_MAX, eventually};
 
 fn project() -> Option<String> {
     Some(PROJECT.to_owned())
@@ -37,6 +37,12 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let deploy = platform.deployment("train", &[2]).await;
     let preview = tenant.preview_workload(&deploy).await.expect("a preview");
     assert_eq!(preview.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["server-1", "agent-1"]);
+    assert!(
+        preview.digest.starts_with("plan-") && preview.steps.iter().all(|step| !step.does.is_empty()),
+        "{preview:?}"
+    );
+    let again = tenant.preview_workload(&deploy).await.expect("a preview");
+    assert_eq!(again.digest, preview.digest, "the same request has the same plan");
     assert!(tenant.list_workloads(project(), None, None).await.expect("a list").items.is_empty(), "a workload exists");
 
     let mut events = Box::pin(tenant.follow_new_events(project()).await.expect("a stream"));
@@ -79,12 +85,38 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let operations = tenant.list_operations(project(), Some("train".into()), None).await.expect("operations").items;
     assert_eq!(operations.len(), 1);
 
+    let ask = WorkloadLogOptions { tail: Some(1), follow: true, ..WorkloadLogOptions::default() };
+    let mut followed = Box::pin(tenant.read_workload_logs(project(), "train", &ask).await.expect("logs"));
+    let diff = tenant.diff_workload(project(), "train").await.expect("a comparison");
+    assert!(diff.differences.is_empty() && diff.unknown.is_empty(), "it deviates: {diff:?}");
+    assert_eq!(platform.gpuaas(&["workload", "diff", "train", "--project", PROJECT]).status.code(), Some(0));
+    let shown = tenant.preview_decommission(project(), "train").await.expect("a preview");
+    assert_eq!((shown.members.len(), shown.interrupts.is_empty()), (2, false), "{shown:?}");
+
     let additions = platform.additions(&[3]).await;
     let preview = tenant.preview_members(project(), "train", &additions).await.expect("a preview");
     assert_eq!(preview.members[0].name, "agent-2");
     let added = platform.await_end(&tenant.add_members(project(), "train", &additions).await.expect("accepted")).await;
     assert_eq!(added.operation.state, "succeeded", "{:?}", added.operation.fault);
     assert_eq!(tenant.list_members(project(), "train").await.expect("members").items.len(), 3);
+
+    let joined = tokio::time::timeout(WAIT_MAX, async {
+        while let Some(line) = followed.next().await {
+            let line = line.expect("a line");
+            if (line.source.as_str(), line.member.as_deref()) == ("journal", Some("agent-2")) {
+                return;
+            }
+        }
+        panic!("the followed logs end");
+    });
+    joined.await.expect("the journal of the added member is not followed");
+    drop(followed);
+    let remove = ["workload", "decommission", "train", "--project", PROJECT, "--yes", "--plan-digest"];
+    let refused = platform.gpuaas(&[&remove[..], &[shown.digest.as_str()]].concat());
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(5) && printed.contains("agent-2"), "the difference: {printed}");
+    let refused = platform.gpuaas(&[&remove[..], &["plan-1"]].concat());
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
 
     let of_other_app = AddMembers { app: "other".to_owned(), ..additions };
     let Err(ClientError::Problem(problem)) = tenant.add_members(project(), "train", &of_other_app).await else {
@@ -97,7 +129,7 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
         let ask = StartOperation { app: "rke2".to_owned(), kind: "upgrade".to_owned(), parameters };
         for refused in [
             tenant.preview_operation(project(), "train", &ask).await.map(drop),
-            tenant.start_operation(project(), "train", &ask).await.map(drop),
+            tenant.start_operation(project(), "train", &ask, None).await.map(drop),
         ] {
             let Err(ClientError::Problem(problem)) = refused else { panic!("{refused:?}") };
             // Not the parameters: no parameters would help.
@@ -117,6 +149,7 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let of_an_hour: Vec<_> =
         tenant.read_logs(project(), "train", "server-1", &ask).await.expect("a journal").collect().await;
     assert_eq!(of_an_hour.len(), 2, "the last lines of that hour: {of_an_hour:?}");
+    assert_logs_are_merged(&platform, &tenant).await;
     assert_eq!(tenant.resume_workload(project(), "train").await.expect_err("nothing to resume").exit() as u8, 5);
     assert_eq!(tenant.cancel_operation(&started.operation.id).await.expect_err("it has ended").exit() as u8, 5);
 
@@ -142,6 +175,15 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     assert_eq!(removed.operation.state, "succeeded", "{:?}", removed.operation.fault);
     let gone = tenant.get_workload(project(), "train").await.expect("history").workload;
     assert_eq!((gone.lifecycle.as_str(), gone.section.as_str(), gone.endpoint), ("decommissioned", "history", None));
+    let lines = merged(&tenant, &WorkloadLogOptions::default()).await;
+    let unread: Vec<_> = lines
+        .iter()
+        .filter(|line| line.source == "problem")
+        .map(|line| (line.member.as_deref().unwrap_or_default(), line.code.as_deref()))
+        .collect();
+    let expected = ["server-1", "agent-1", "agent-2"].map(|member| (member, Some("node_not_allocated")));
+    assert_eq!(unread, expected, "{lines:?}");
+    assert!(lines.iter().any(|line| line.source == "event"), "the events remain: {lines:?}");
     for node in 1..=3 {
         assert!(!platform.node_file(node, "var/lib/rancher/rke2").exists(), "demo-{node} keeps RKE2's data");
     }
@@ -174,4 +216,64 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     ] {
         assert!(actions.contains(&action), "{action} is missing in {actions:?}");
     }
+}
+
+/// Reads logs that are not followed.
+async fn merged(client: &Client, ask: &WorkloadLogOptions) -> Vec<WorkloadLogLine> {
+    let lines = client.read_workload_logs(project(), "train", ask).await.expect("logs");
+    lines.try_collect().await.expect("lines")
+}
+
+/// Checks the merged logs of a workload with the members server-1, agent-1 and agent-2.
+async fn assert_logs_are_merged(platform: &Platform, tenant: &Client) {
+    let all = WorkloadLogOptions { since: Some("2020-01-01T00:00:00Z".into()), ..WorkloadLogOptions::default() };
+    let lines = merged(tenant, &all).await;
+    for member in ["server-1", "agent-1", "agent-2"] {
+        let is_read = |line: &WorkloadLogLine| line.source == "journal" && line.member.as_deref() == Some(member);
+        assert!(lines.iter().any(is_read), "no line of {member}");
+    }
+    for source in ["task", "event"] {
+        assert!(lines.iter().any(|line| line.source == source), "no line of the source {source}");
+    }
+    assert!(lines.iter().all(|line| line.source != "problem"), "{lines:?}");
+    // The sandboxes have one clock.
+    assert!(lines.is_sorted_by(|one, next| one.at <= next.at), "the lines are not in the order of their times");
+
+    let last = merged(tenant, &WorkloadLogOptions { tail: Some(5), ..WorkloadLogOptions::default() }).await;
+    assert_eq!(last.len(), 5, "{last:?}");
+    let (members, sources) = (vec!["agent-1".to_owned()], vec!["journal".to_owned()]);
+    let of_one = merged(tenant, &WorkloadLogOptions { members, sources, ..all.clone() }).await;
+    assert!(!of_one.is_empty() && of_one.iter().all(|line| line.member.as_deref() == Some("agent-1")), "{of_one:?}");
+    let resumed = of_one.iter().rev().nth(2).and_then(|line| line.position.clone()).expect("a position");
+    let (members, sources) = (vec!["agent-1".to_owned()], vec!["journal".to_owned()]);
+    let resume = vec![("agent-1".to_owned(), resumed)];
+    let rest = merged(tenant, &WorkloadLogOptions { members, sources, resume, ..all.clone() }).await;
+    assert_eq!(rest[..2], of_one[of_one.len() - 2..], "continued after the third last line");
+
+    let defaults = WorkloadLogOptions::default;
+    for (wrong, code, field) in [
+        (WorkloadLogOptions { members: vec!["agent-9".into()], ..defaults() }, "not_found", "member"),
+        (WorkloadLogOptions { sources: vec!["kernel".into()], ..defaults() }, "query_invalid", "source"),
+        (WorkloadLogOptions { since: Some("yesterday".into()), ..defaults() }, "query_invalid", "since"),
+        (WorkloadLogOptions { tail: Some(10_001), ..defaults() }, "query_invalid", "tail"),
+        (WorkloadLogOptions { unit: Some("sshd.service".into()), ..defaults() }, "field_invalid", "unit"),
+        (
+            WorkloadLogOptions { resume: vec![("agent-1".into(), "soon".into())], ..defaults() },
+            "query_invalid",
+            "resume",
+        ),
+    ] {
+        let refused = tenant.read_workload_logs(project(), "train", &wrong).await.map(drop);
+        let Err(ClientError::Problem(problem)) = refused else { panic!("{wrong:?}: {refused:?}") };
+        assert_eq!((problem.code.as_str(), problem.field.as_deref()), (code, Some(field)), "{problem:?}");
+    }
+
+    let args = ["workload", "logs", "train", "--project", PROJECT, "--source", "event", "--tail", "3", "-o", "json"];
+    let printed = String::from_utf8(platform.gpuaas(&args).stdout).expect("text");
+    let events: Vec<WorkloadLogLine> =
+        printed.lines().map(|line| serde_json::from_str(line).expect("one object per line")).collect();
+    assert!(events.len() == 3 && events.iter().all(|line| line.source == "event"), "{printed}");
+    let wrong = platform.gpuaas(&["workload", "logs", "train", "--project", PROJECT, "--since", "soon"]);
+    let shown = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.status.code() == Some(2) && shown.contains("--since"), "{shown}");
 }

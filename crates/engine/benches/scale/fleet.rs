@@ -90,7 +90,7 @@ impl Nodes {
             TaskType::Rke2Install => json!({ "version_line": "rke2 v1", "files_written": 1 }),
             TaskType::Rke2Configure => json!({ "changed": true }),
             TaskType::Rke2Start => json!({ "unit": unit, "ready_after_ms": 1, "ca_sha256": sha256_hex(b"authority") }),
-            TaskType::Rke2Stop => json!({ "changed": true }),
+            TaskType::Rke2Stop | TaskType::Rke2Enable => json!({ "changed": true }),
             TaskType::Rke2Uninstall => json!({ "exit_status": 0 }),
             TaskType::Residue => json!({ "items": [] }),
             TaskType::Rke2KubeconfigRead => {
@@ -159,6 +159,9 @@ impl AppEffects for HealthyCluster {
     async fn revoke_access(&self, _: &str, _: CallContext) -> Result<(), TaskFailure> {
         Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
     }
+    async fn observe(&self, _: CallContext) -> Result<Value, TaskFailure> {
+        Err(TaskFailure::new(Code::TaskUnknown, "comparisons are not simulated"))
+    }
 }
 
 #[async_trait]
@@ -219,7 +222,7 @@ impl Fleet {
         };
         commands::artifact::record(first, &caller, release).await.expect("recorded");
         for number in 0..count {
-            let node = enrolled(&engines[number % replicas], number).await;
+            let node = Box::pin(enrolled(&engines[number % replicas], number)).await;
             commands::allocation::create(first, &caller, project, node).await.expect("made");
         }
         let allocations = active_allocations(first.store(), count).await;
@@ -350,8 +353,9 @@ fn caller() -> Caller {
         role: Role::PlatformAdmin,
         project: None,
         service_account: None,
+        workload: None,
     };
-    Caller { principal, correlation: CorrelationId::from_uuid(Uuid::new_v4()), is_dry_run: false }
+    Caller { principal, correlation: CorrelationId::from_uuid(Uuid::new_v4()), is_dry_run: false, expected_plan: None }
 }
 
 async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {
@@ -371,7 +375,7 @@ async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {
         reimage: None,
     };
     let epoch = commands::node::redeem(engine, caller.correlation, ask).await.expect("redeemed").epoch;
-    let support = |task: &TaskType| TaskSupport { task: task.as_str().to_owned(), schemas: vec![1] };
+    let support = |task: &TaskType| TaskSupport { task: task.as_str().to_owned(), schemas: vec![1, 2] };
     let hello = Hello {
         agent_version: "1".to_owned(),
         protocols: vec![PROTOCOL],

@@ -41,7 +41,7 @@ fn main() {
 /// Creates `nodes` nodes with allocations, then deploys to one node each and decommissions until `operations` operations have succeeded.
 /// `nodes` must be at least half of `operations`. Keeps the database for other measurements.
 async fn grow(url: &str, nodes: usize, operations: usize) {
-    let fleet = Fleet::start(url, Arc::new(Nodes::new(Duration::ZERO)), 1, nodes).await;
+    let fleet = Box::pin(Fleet::start(url, Arc::new(Nodes::new(Duration::ZERO)), 1, nodes)).await;
     let workloads = operations / 2;
     for number in 0..workloads {
         fleet.deploy(number, 1).await;
@@ -59,7 +59,7 @@ async fn restart() {
     println!("restart with {OPEN} open operations");
     for (what, url) in [("SQLite", sqlite), ("PostgreSQL", server.fresh_database().await)] {
         let nodes = Arc::new(Nodes::new(TASK));
-        let fleet = Fleet::start(&url, nodes.clone(), 1, OPEN).await;
+        let fleet = Box::pin(Fleet::start(&url, nodes.clone(), 1, OPEN)).await;
         nodes.hold(true);
         for number in 0..OPEN {
             fleet.deploy(number, 1).await;
@@ -93,7 +93,8 @@ async fn replicas() {
         for (replicas, took) in &mut took {
             let nodes = Arc::new(Nodes::new(TASK));
             let fleet =
-                Fleet::start(&server.fresh_database().await, nodes, *replicas, CONCURRENT_DEPLOYMENTS * 2).await;
+                Box::pin(Fleet::start(&server.fresh_database().await, nodes, *replicas, CONCURRENT_DEPLOYMENTS * 2))
+                    .await;
             let began = Instant::now();
             for number in 0..CONCURRENT_DEPLOYMENTS {
                 fleet.deploy(number, 2).await;

@@ -44,6 +44,7 @@ pub fn generate(keys: &Keys, ports: &Ports) -> (TokenRecord, SecretText) {
         role: Role::PlatformAdmin,
         project: None,
         service_account: None,
+        workload: None,
         created_at: now,
         expires_at: Some(now.plus(TTL)),
         revoked_at: None,
@@ -98,7 +99,14 @@ pub async fn exchange(
 /// Refuses a token that is not a one-time token, was exchanged or revoked, or has expired.
 pub fn holder(token: &TokenRecord, now: Timestamp) -> Result<Principal, CommandError> {
     check_usable(token, now)?;
-    Ok(Principal { token: token.id, name: token.name.clone(), role: token.role, project: None, service_account: None })
+    Ok(Principal {
+        token: token.id,
+        name: token.name.clone(),
+        role: token.role,
+        project: None,
+        service_account: None,
+        workload: None,
+    })
 }
 
 fn check_usable(token: &TokenRecord, now: Timestamp) -> Result<(), CommandError> {

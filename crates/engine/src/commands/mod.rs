@@ -2,12 +2,14 @@
 //! record in one transaction, which contains nothing else.
 
 pub mod access;
+pub mod actions;
 mod agent_problem;
 pub mod allocation;
 pub mod artifact;
 pub mod authorities;
 pub mod bootstrap;
 mod clock;
+pub mod diff;
 mod enrollment;
 pub mod fix;
 pub mod history;
@@ -21,10 +23,12 @@ pub mod node_removal;
 pub mod operation;
 pub mod ping;
 pub mod placement;
+mod plan_check;
 mod platform_task;
 pub mod project;
 pub mod provision;
 pub mod reimage;
+pub mod report;
 pub mod sealing_key;
 pub mod service_account;
 pub mod token;

@@ -107,6 +107,7 @@ pub(crate) fn members(engine: &Engine, workload: gpuaas_model::WorkloadId, place
             state: gpuaas_model::MemberState::Pending,
             health: gpuaas_model::Health::Progressing,
             fault: None,
+            reported: None,
             touched: false,
             last_operation: None,
             created_at: now,

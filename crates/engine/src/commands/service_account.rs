@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{AuditAction, Code, EventKind, Name, Permission, ProjectId, Role, ServiceAccountId, TokenId};
-use gpuaas_store::{Page, ServiceAccountRecord, TokenRecord};
+use gpuaas_model::{
+    AuditAction, Code, EventKind, Lifecycle, Name, Permission, ProjectId, Role, ServiceAccountId, TokenId, WorkloadId,
+};
+use gpuaas_store::{Page, ServiceAccountRecord, TokenRecord, Tx};
 use gpuaas_trust::SecretText;
 use serde_json::json;
 
 use super::{
-    audit,
+    audit, report,
     token::{PREFIX, check_not_reserved, check_token_limit},
 };
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
@@ -20,13 +22,13 @@ const TTL_SECONDS_MAX: u64 = 30 * 24 * 3_600;
 /// Maximum number of service accounts per project.
 const ACCOUNTS_MAX: usize = 100;
 
-/// Creates a service account.
+/// Creates a service account. A role that acts for one workload ([`Role::is_of_workload`]) needs that workload, and no other role has one.
 pub async fn create(
     engine: &Engine,
     caller: &Caller,
     project: ProjectId,
     name: Name,
-    role: Role,
+    (role, workload): (Role, Option<WorkloadId>),
 ) -> Result<ServiceAccountRecord, CommandError> {
     caller.require(Permission::TokensWrite)?;
     caller.require_visible(project, "project", project)?;
@@ -41,19 +43,28 @@ pub async fn create(
         let detail = format!("a {} may not create a service account with the role {role}", caller.principal.role);
         return Err(CommandError::new(Code::Forbidden, detail).about("role"));
     }
+    check_has_workload(role, workload)?;
     let ports = engine.ports();
     let id = ServiceAccountId::generate(&*ports.clock, &*ports.entropy);
-    let account = ServiceAccountRecord { id, project, name, role, created_at: ports.clock.now(), deleted_at: None };
+    let created_at = ports.clock.now();
+    let account = ServiceAccountRecord { id, project, name, role, workload, created_at, deleted_at: None };
     let mut tx = engine.store().begin().await?;
     tx.project(project).await?;
-    if tx.service_accounts(project, &Page::default()).await?.len() >= ACCOUNTS_MAX {
+    let others = tx.service_accounts(project, &Page::default()).await?;
+    if let Some(workload) = workload {
+        check_controls_alone(&mut tx, project, workload, &others).await?;
+    }
+    if others.len() >= ACCOUNTS_MAX {
         let detail = format!("the project has {ACCOUNTS_MAX} service accounts, which is the maximum");
         return Err(CommandError::new(Code::LimitReached, detail).then(
             "delete accounts that are not needed: `gpuaas service-account list`, `gpuaas service-account delete NAME`",
         ));
     }
     tx.insert_service_account(&account).await?;
-    let data = json!({ "name": account.name, "role": role });
+    let mut data = json!({ "name": account.name, "role": role });
+    if let Some(workload) = workload {
+        data["workload"] = json!(workload);
+    }
     let (kind, correlation) = (EventKind::ServiceAccountCreated, Some(caller.correlation));
     platform_event(&mut tx, kind, "service_account", id.to_string(), correlation, data.clone()).await?;
     let target = format!("service-account/{}", account.name);
@@ -62,7 +73,48 @@ pub async fn create(
     Ok(account)
 }
 
-/// Deletes a service account; its tokens become invalid at once.
+/// Refuses a role that acts for one workload without one, and a workload with any other role.
+fn check_has_workload(role: Role, workload: Option<WorkloadId>) -> Result<(), CommandError> {
+    let (detail, next) = match (role.is_of_workload(), workload) {
+        (true, Some(_)) | (false, None) => return Ok(()),
+        (true, None) => {
+            (format!("a service account with the role {role} acts for one workload"), "name it: --workload NAME")
+        }
+        (false, Some(_)) => {
+            let detail = format!("the role {role} acts for the whole project, not for one workload");
+            (detail, "leave out the workload, or use the role app-controller")
+        }
+    };
+    Err(CommandError::new(Code::FieldInvalid, detail).about("workload").then(next))
+}
+
+/// Refuses a workload that the project does not have, that is removed, or that has a controller: of two, nobody could say whose report
+/// is the last one.
+async fn check_controls_alone(
+    tx: &mut Tx,
+    project: ProjectId,
+    id: WorkloadId,
+    accounts: &[ServiceAccountRecord],
+) -> Result<(), CommandError> {
+    let workload = tx.workload(id).await?;
+    if workload.project != project {
+        return Err(CommandError::not_found("workload", id));
+    }
+    if workload.lifecycle == Lifecycle::Decommissioned {
+        let detail = format!("{} is decommissioned: there is nothing left to control", workload.name);
+        let next = "name a workload that exists: gpuaas workload list";
+        return Err(CommandError::new(Code::StateConflict, detail).about("workload").then(next));
+    }
+    let Some(other) = accounts.iter().find(|account| account.workload == Some(id)) else { return Ok(()) };
+    let detail = format!("service account {} controls {} already", other.name, workload.name);
+    let next = format!(
+        "create a token of that account: gpuaas service-account token {name}; or delete it first: gpuaas service-account delete {name}",
+        name = other.name
+    );
+    Err(CommandError::new(Code::StateConflict, detail).about("workload").then(next))
+}
+
+/// Deletes a service account; its tokens become invalid at once, and what it reported about a workload is forgotten.
 pub async fn delete(
     engine: &Engine,
     caller: &Caller,
@@ -75,6 +127,7 @@ pub async fn delete(
     let mut tx = engine.store().begin().await?;
     let account = tx.service_account_by_name(project, name).await?;
     let withdrawn = tx.delete_service_account(&account, now).await?;
+    report::forget(&mut tx, caller, &account).await?;
     let data = json!({ "name": account.name, "tokens": withdrawn.len() });
     let (kind, correlation) = (EventKind::ServiceAccountDeleted, Some(caller.correlation));
     platform_event(&mut tx, kind, "service_account", account.id.to_string(), correlation, data.clone()).await?;
@@ -115,6 +168,7 @@ pub async fn create_token(
         role: account.role,
         project: Some(project),
         service_account: Some(account.id),
+        workload: account.workload,
         created_at: now,
         expires_at: Some(now.plus(Duration::from_secs(ttl))),
         revoked_at: None,

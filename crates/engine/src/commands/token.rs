@@ -82,6 +82,7 @@ pub(super) fn generate(keys: &Keys, ports: &Ports, new: NewToken) -> (TokenRecor
         project: new.project,
         created_at: now,
         service_account: None,
+        workload: None,
         expires_at: Some(now.plus(Duration::from_secs(new.ttl_seconds.unwrap_or(TTL_SECONDS)))),
         revoked_at: None,
         is_bootstrap: false,
@@ -149,6 +150,11 @@ pub(super) fn check(new: &NewToken) -> Result<(), CommandError> {
         return Err(CommandError::new(Code::FieldInvalid, detail).about("name").then("create a service account"));
     }
     check_not_reserved(&new.name)?;
+    if new.role.is_of_workload() {
+        let detail = format!("only a service account has the role {}, for one workload", new.role);
+        let next = format!("create one: gpuaas service-account create NAME --role {} --workload WORKLOAD", new.role);
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("role").then(next));
+    }
     let wrong = match (new.role.is_of_platform(), new.project) {
         (false, None) => Some((format!("a {} needs a project", new.role), "name one: --project NAME")),
         (true, Some(_)) => Some((

@@ -1,17 +1,19 @@
 //! Workload commands: deploy, add members, other operations, resume and decommission. Each creates an operation whose steps are rows; the
 //! driver executes it.
 
-use std::collections::BTreeMap;
+mod draft;
 
 use gpuaas_model::{
-    AuditAction, Code, EventKind, Lifecycle, MemberId, MemberState, Name, OperationId, OperationKind, OperationState,
-    Permission, ProjectId, SecretId, StepId, StepState, WorkloadId,
+    AuditAction, EventKind, MemberId, MemberState, Name, OperationId, OperationKind, OperationState, ProjectId, StepId,
+    StepState, WorkloadId,
 };
-use gpuaas_planner::{App, OperationRequest, Plan, PlanRefusal, check, placement::Placed, status::Status};
-use gpuaas_store::{MemberRecord, OperationRecord, SecretRecord, StepRecord, Tx, WorkloadRecord};
+use gpuaas_planner::{OperationRequest, Plan};
+use gpuaas_store::{MemberRecord, OperationRecord, StepRecord, Tx, WorkloadRecord};
 use serde_json::{Value, json};
 
-use super::{audit_workload, placement};
+use self::draft::{draft_decommission, draft_deploy, draft_members, draft_operation, draft_resume};
+use super::audit_workload;
+pub use super::plan_check::{Preview, parse_digest};
 use crate::{
     caller::Caller,
     driver::{LEASE_TTL, lease_name},
@@ -20,7 +22,6 @@ use crate::{
     precondition::Precondition,
     record::EventScope,
     rows::WorkloadRows,
-    secrets::seal_secret,
     workload_status::refresh_workload,
 };
 
@@ -52,19 +53,11 @@ pub struct Accepted {
     pub steps: Vec<StepRecord>,
 }
 
-/// The preview of an operation.
-#[derive(Clone, Debug)]
-pub struct Preview {
-    /// The plan that the control plane would execute.
-    pub plan: Plan,
-    /// The members that it would create; empty for operations on existing members.
-    pub placed: Vec<Placed>,
-}
-
 /// Accepts a deployment, or refuses it with all reasons and changes nothing.
 pub async fn deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
     let draft = draft_deploy(engine, caller, &mut tx, ask).await?;
+    draft.check_expected(engine, caller)?;
     tx.insert_workload(&draft.rows.workload).await?;
     tx.insert_members(&draft.rows.members).await?;
     for secret in &draft.secrets {
@@ -81,7 +74,7 @@ pub async fn preview_deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Re
     // The transaction is never committed: it gives the same reads and leaves no trace.
     let mut tx = engine.store().begin().await?;
     let draft = draft_deploy(engine, caller, &mut tx, ask).await?;
-    Ok(Preview { plan: draft.plan, placed: draft.placed })
+    draft.preview(engine, caller, &mut tx).await
 }
 
 /// Accepts additional members for a running workload.
@@ -93,12 +86,12 @@ pub async fn add_member(
     intent: Value,
 ) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let (mut rows, plan, placed) = draft_members(engine, caller, &mut tx, (id, precondition), &intent).await?;
-    let added = rows.members.split_off(rows.members.len() - placed.len());
-    tx.insert_members(&added).await?;
-    rows.members.extend(added);
-    rows.workload.generation += 1;
-    accept(engine, caller, tx, rows, plan, (AuditAction::WorkloadAddMember, json!({ "intent": intent }), None)).await
+    let mut draft = draft_members(engine, caller, &mut tx, (id, precondition), &intent).await?;
+    draft.check_expected(engine, caller)?;
+    draft.rows.write_added(&mut tx, draft.placed.len()).await?;
+    draft.rows.workload.generation += 1;
+    let about = (AuditAction::WorkloadAddMember, json!({ "intent": intent }), None);
+    accept(engine, caller, tx, draft.rows, draft.plan, about).await
 }
 
 /// Previews [`add_member`]. Changes nothing.
@@ -110,8 +103,8 @@ pub async fn preview_add_member(
     intent: Value,
 ) -> Result<Preview, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let (_, plan, placed) = draft_members(engine, caller, &mut tx, (id, precondition), &intent).await?;
-    Ok(Preview { plan, placed })
+    let draft = draft_members(engine, caller, &mut tx, (id, precondition), &intent).await?;
+    draft.preview(engine, caller, &mut tx).await
 }
 
 /// Accepts the removal of a workload from all of its nodes. Allowed in every lifecycle state except `decommissioned`. A dry run returns the
@@ -123,20 +116,23 @@ pub async fn decommission(
     precondition: &Precondition,
 ) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let mut rows = load_visible(caller, &mut tx, (id, precondition), Permission::WorkloadsWrite).await?;
-    if rows.workload.lifecycle == Lifecycle::Decommissioned {
-        return Err(CommandError::new(
-            Code::StateConflict,
-            format!("{} is already decommissioned", rows.workload.name),
-        )
-        .then(format!("see how it ended: gpuaas workload show {}", rows.workload.id)));
-    }
-    let targets = present_members(&rows, |_| true);
-    let request = OperationRequest::of(OperationKind::Decommission);
-    let plan = make_plan(engine, &rows, &request, &targets)?;
-    rows.workload.generation += 1;
+    let mut draft = draft_decommission(engine, caller, &mut tx, (id, precondition)).await?;
+    draft.check_expected(engine, caller)?;
+    draft.rows.workload.generation += 1;
     let about = (AuditAction::WorkloadDecommission, json!({}), None);
-    accept_for(engine, caller, tx, rows, plan, (request, targets), about).await
+    accept_for(engine, caller, tx, draft.rows, draft.plan, (draft.request, draft.targets), about).await
+}
+
+/// Previews [`decommission`]. Changes nothing.
+pub async fn preview_decommission(
+    engine: &Engine,
+    caller: &Caller,
+    id: WorkloadId,
+    precondition: &Precondition,
+) -> Result<Preview, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let draft = draft_decommission(engine, caller, &mut tx, (id, precondition)).await?;
+    draft.preview(engine, caller, &mut tx).await
 }
 
 /// Accepts an operation with parameters on all members of a workload, as its app's manifest describes it.
@@ -148,10 +144,12 @@ pub async fn start_operation(
     request: OperationRequest,
 ) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let (mut rows, plan, targets) = draft_operation(engine, caller, &mut tx, (id, precondition), &request).await?;
-    rows.workload.generation += 1;
-    let about = (AuditAction::OperationStart, json!(request), None);
-    accept_for(engine, caller, tx, rows, plan, (request, targets), about).await
+    let mut draft = draft_operation(engine, caller, &mut tx, (id, precondition), request).await?;
+    draft.check_expected(engine, caller)?;
+    draft.rows.write_added(&mut tx, draft.placed.len()).await?;
+    draft.rows.workload.generation += 1;
+    let about = (AuditAction::OperationStart, json!(draft.request), None);
+    accept_for(engine, caller, tx, draft.rows, draft.plan, (draft.request, draft.targets), about).await
 }
 
 /// Previews [`start_operation`]. Changes nothing.
@@ -163,8 +161,8 @@ pub async fn preview_operation(
     request: &OperationRequest,
 ) -> Result<Preview, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let (_, plan, _) = draft_operation(engine, caller, &mut tx, (id, precondition), request).await?;
-    Ok(Preview { plan, placed: Vec::new() })
+    let draft = draft_operation(engine, caller, &mut tx, (id, precondition), request.clone()).await?;
+    draft.preview(engine, caller, &mut tx).await
 }
 
 /// Accepts a new operation in place of the newest one, which ended without success: of the same kind and with the same parameters, for its
@@ -176,243 +174,22 @@ pub async fn resume(
     precondition: &Precondition,
 ) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let rows = load_visible(caller, &mut tx, (id, precondition), Permission::OperationsControl).await?;
-    let newest = tx.newest_operation(id).await?;
-    let ended = newest.filter(|operation| operation.state.is_final() && operation.state != OperationState::Succeeded);
-    let Some(failed) = ended else {
-        return Err(CommandError::new(
-            Code::StateConflict,
-            format!("{} has no operation that can be resumed", rows.workload.name),
-        )
-        .then(format!("see its state: gpuaas workload show {}", rows.workload.name)));
-    };
-    // Members removed meanwhile are left out: another tenant may hold their nodes by now.
-    let targets = present_members(&rows, |member| failed.targets.contains(&member));
-    let request = failed.request();
-    let plan = make_plan(engine, &rows, &request, &targets)?;
-    let about = (AuditAction::WorkloadResume, json!({ "resumes": failed.id }), Some(failed.id));
-    accept_for(engine, caller, tx, rows, plan, (request, targets), about).await
+    let draft = draft_resume(engine, caller, &mut tx, (id, precondition)).await?;
+    draft.check_expected(engine, caller)?;
+    let about = (AuditAction::WorkloadResume, json!({ "resumes": draft.resumes }), draft.resumes);
+    accept_for(engine, caller, tx, draft.rows, draft.plan, (draft.request, draft.targets), about).await
 }
 
-/// Returns the wanted members that are not removed.
-fn present_members(rows: &WorkloadRows, wanted: impl Fn(MemberId) -> bool) -> Vec<MemberId> {
-    let present = rows.members.iter().filter(|member| member.state != MemberState::Removed);
-    present.map(|member| member.id).filter(|member| wanted(*member)).collect()
-}
-
-struct Draft {
-    rows: WorkloadRows,
-    placed: Vec<Placed>,
-    secrets: Vec<SecretRecord>,
-    plan: Plan,
-}
-
-async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy) -> Result<Draft, CommandError> {
-    caller.require_visible(ask.project, "project", ask.project)?;
-    caller.require(Permission::WorkloadsWrite)?;
-    let entry = engine.catalog().require(&ask.app)?;
-    let version = offered_version(tx, &*entry.app, ask.version).await?;
-    let refused = entry.app.check_config(&ask.config);
-    if !refused.is_empty() {
-        return Err(CommandError::because(Code::ConfigInvalid, "invalid settings", refused));
-    }
-    let placed = placement::place(tx, &*entry.app, ask.project, &ask.intent, &[]).await?;
-    let now = engine.ports().clock.now();
-    let id = WorkloadId::generate(&*engine.ports().clock, &*engine.ports().entropy);
-    let first_phase = entry.app.manifest().phases.first().cloned().unwrap_or_default();
-    let Status { lifecycle, phase, progress, health, recovery } = Status::requested(first_phase);
-    let workload = WorkloadRecord {
-        id,
-        project: ask.project,
-        name: ask.name,
-        app: ask.app,
-        version,
-        intent: ask.intent,
-        config: ask.config,
-        lifecycle,
-        phase,
-        progress,
-        health,
-        recovery,
-        fault: None,
-        endpoints: Vec::new(),
-        facts: BTreeMap::new(),
-        generation: 1,
-        observed_generation: 0,
-        revision: 0,
-        created_at: now,
-        updated_at: now,
-    };
-    let members = placement::members(engine, id, &placed);
-    let secrets = initial_secrets(engine, &*entry.app, id)?;
-    let rows = WorkloadRows::draft(tx, workload, members, &secrets).await?;
-    let targets: Vec<MemberId> = rows.members.iter().map(|member| member.id).collect();
-    let plan = make_plan(engine, &rows, &OperationRequest::of(OperationKind::Deploy), &targets)?;
-    Ok(Draft { rows, placed, secrets, plan })
-}
-
-async fn draft_members(
+/// Previews [`resume`]. Changes nothing.
+pub async fn preview_resume(
     engine: &Engine,
     caller: &Caller,
-    tx: &mut Tx,
-    (id, precondition): (WorkloadId, &Precondition),
-    intent: &Value,
-) -> Result<(WorkloadRows, Plan, Vec<Placed>), CommandError> {
-    let mut rows = load_visible(caller, tx, (id, precondition), Permission::WorkloadsWrite).await?;
-    if rows.workload.lifecycle != Lifecycle::Running {
-        return Err(CommandError::new(
-            Code::StateConflict,
-            format!("{} is {}; only a running workload can grow", rows.workload.name, rows.workload.lifecycle),
-        )
-        .then(format!("see what it waits for: gpuaas workload show {}", rows.workload.name)));
-    }
-    let app = app_of(engine, &rows)?;
-    let placed = placement::place(tx, app, rows.workload.project, intent, &rows.view().members).await?;
-    let added = placement::members(engine, id, &placed);
-    let targets: Vec<MemberId> = added.iter().map(|member| member.id).collect();
-    rows.add_members(tx, added).await?;
-    let plan = make_plan(engine, &rows, &OperationRequest::of(OperationKind::AddMember), &targets)?;
-    Ok((rows, plan, placed))
-}
-
-/// Plans an operation on the present members of a workload. Kinds that have a request of their own are refused.
-async fn draft_operation(
-    engine: &Engine,
-    caller: &Caller,
-    tx: &mut Tx,
-    (id, precondition): (WorkloadId, &Precondition),
-    request: &OperationRequest,
-) -> Result<(WorkloadRows, Plan, Vec<MemberId>), CommandError> {
-    let rows = load_visible(caller, tx, (id, precondition), Permission::WorkloadsWrite).await?;
-    if let Some(command) = request.kind.own_command() {
-        let detail = format!("{} cannot be started here: it has its own command", request.kind);
-        return Err(CommandError::new(Code::FieldInvalid, detail).about("kind").then(format!("see: {command}")));
-    }
-    if rows.workload.lifecycle != Lifecycle::Running {
-        let WorkloadRecord { name, lifecycle, .. } = &rows.workload;
-        let detail = format!("{name} is {lifecycle}; this operation needs a running workload");
-        let next = match lifecycle {
-            Lifecycle::Decommissioned => "deploy a new workload: gpuaas workload deploy --help".to_owned(),
-            _ => format!("see its state and what to do: gpuaas workload show {name}"),
-        };
-        return Err(CommandError::new(Code::StateConflict, detail).then(next));
-    }
-    let targets = present_members(&rows, |_| true);
-    let plan = make_plan(engine, &rows, request, &targets)?;
-    Ok((rows, plan, targets))
-}
-
-/// Returns the wanted version if every file of its release is imported; without a wanted version, the most recently imported complete one.
-async fn offered_version(tx: &mut Tx, app: &dyn App, wanted: Option<String>) -> Result<String, CommandError> {
-    let manifest = app.manifest();
-    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut imported = BTreeMap::new();
-    for artifact in tx.artifacts(Some(&manifest.slug), None).await? {
-        imported.entry(artifact.version.clone()).or_insert(artifact.imported_at);
-        files.entry(artifact.version).or_default().push(artifact.name);
-    }
-    files.retain(|_, names| manifest.release_files.iter().all(|wanted| names.contains(wanted)));
-    let offered: Vec<&str> = files.keys().map(String::as_str).collect();
-    let import = format!("gpuaas artifact import {slug} SOURCE", slug = manifest.slug);
-    match wanted {
-        Some(version) if files.contains_key(&version) => Ok(version),
-        Some(version) => Err(CommandError::new(
-            Code::VersionUnknown,
-            format!("{} offers no version {version}; it offers {}", manifest.slug, listed(&offered)),
-        )
-        .about("version")
-        .then(format!("choose an offered version, or ask an operator to import it: {import}"))),
-        None => files.keys().max_by_key(|version| imported.get(*version)).cloned().ok_or_else(|| {
-            CommandError::new(Code::VersionUnknown, format!("no release of {} is imported", manifest.slug))
-                .about("version")
-                .then(format!("ask an operator to import one: {import}"))
-        }),
-    }
-}
-
-fn listed(versions: &[&str]) -> String {
-    if versions.is_empty() { "none".to_owned() } else { versions.join(", ") }
-}
-
-/// Creates the random secrets, and empty records for those that a node deposits later.
-fn initial_secrets(engine: &Engine, app: &dyn App, workload: WorkloadId) -> Result<Vec<SecretRecord>, CommandError> {
-    let ports = engine.ports();
-    let mut secrets = Vec::new();
-    for spec in app.initial_secrets() {
-        if spec.random_bytes == 0 {
-            let id = SecretId::generate(&*ports.clock, &*ports.entropy);
-            let created_at = ports.clock.now();
-            let workload = Some(workload);
-            secrets.push(SecretRecord {
-                id,
-                workload,
-                name: spec.name,
-                sealed: Vec::new(),
-                sha256: String::new(),
-                created_at,
-            });
-            continue;
-        }
-        let mut random = zeroize::Zeroizing::new(vec![0_u8; spec.random_bytes]);
-        ports.entropy.fill(&mut random);
-        let text = zeroize::Zeroizing::new(hex::encode(&*random));
-        secrets.push(seal_secret(engine, workload, spec.name, text.as_bytes())?);
-    }
-    Ok(secrets)
-}
-
-fn make_plan(
-    engine: &Engine,
-    rows: &WorkloadRows,
-    request: &OperationRequest,
-    targets: &[MemberId],
-) -> Result<Plan, CommandError> {
-    let app = app_of(engine, rows)?;
-    let view = rows.view();
-    let startable = app.manifest().operations.iter().filter(|of| of.is_available && of.kind.own_command().is_none());
-    let startable: Vec<&str> = startable.map(|of| of.kind.as_str()).collect();
-    let planned = request.check(app.manifest()).and_then(|()| app.plan(request, &view, targets));
-    let plan = planned.map_err(|refusal| match refusal {
-        PlanRefusal::Unsupported { ref app, .. } | PlanRefusal::Unavailable { ref app, .. } => {
-            CommandError::new(Code::StateConflict, refusal.to_string()).then(match startable.as_slice() {
-                [] => format!("{app} has no operation that can be started yet; see gpuaas app show {app}"),
-                kinds => format!("use one of {}; see their parameters: gpuaas app show {app}", kinds.join(", ")),
-            })
-        }
-        PlanRefusal::Parameters(reasons) => {
-            CommandError::because(Code::FieldInvalid, "parameters refused", reasons).about("parameters")
-        }
-        PlanRefusal::NotNow(why) => {
-            let next = format!("see its members: gpuaas workload show {}", rows.workload.name);
-            CommandError::new(Code::StateConflict, why).then(next)
-        }
-    })?;
-    let findings = check(&plan, &app.manifest().phases, &view.members);
-    if findings.is_empty() {
-        return Ok(plan);
-    }
-    for finding in &findings {
-        tracing::error!(%finding, workload = %rows.workload.id, "a plan is invalid and is not executed");
-    }
-    Err(CommandError::new(Code::Internal, format!("the plan is invalid: {}", findings[0])))
-}
-
-fn app_of<'a>(engine: &'a Engine, rows: &WorkloadRows) -> Result<&'a dyn App, CommandError> {
-    Ok(&*engine.catalog().require(&rows.workload.app)?.app)
-}
-
-/// Loads a workload that the caller may see and change with `permission`, and that matches the precondition.
-async fn load_visible(
-    caller: &Caller,
-    tx: &mut Tx,
-    (id, precondition): (WorkloadId, &Precondition),
-    permission: Permission,
-) -> Result<WorkloadRows, CommandError> {
-    let rows = WorkloadRows::load(tx, id).await?;
-    caller.require_visible(rows.workload.project, "workload", id)?;
-    caller.require(permission)?;
-    precondition.check(&rows.workload.name, &rows.workload)?;
-    Ok(rows)
+    id: WorkloadId,
+    precondition: &Precondition,
+) -> Result<Preview, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let draft = draft_resume(engine, caller, &mut tx, (id, precondition)).await?;
+    draft.preview(engine, caller, &mut tx).await
 }
 
 type About = (AuditAction, Value, Option<OperationId>);
@@ -464,6 +241,9 @@ async fn accept_for(
     };
     metadata["operation"] = json!(operation.id);
     metadata["members"] = json!(placed_members(&rows, &operation.targets));
+    if let Some(digest) = &caller.expected_plan {
+        metadata["plan_digest"] = json!(digest);
+    }
     if let Some(superseded) = supersede_newest(&mut tx, &operation).await? {
         metadata["supersedes"] = json!(superseded);
     }

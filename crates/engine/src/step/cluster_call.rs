@@ -55,7 +55,8 @@ fn rendered(
         .catalog()
         .app(slug)
         .ok_or_else(|| TaskFailure::new(Code::Internal, format!("this control plane has no app {slug}")))?;
-    let parameters = entry.app.render(&step.spec, &rows.of.view()).map_err(|error| {
+    let rendered = entry.app.render(&step.spec, &rows.operation.request(), &rows.of.view());
+    let parameters = rendered.map_err(|error| {
         let code = match error {
             RenderError::UnknownCall { .. } => Code::TaskUnknown,
             RenderError::Missing { .. } => Code::Internal,

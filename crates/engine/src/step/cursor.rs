@@ -12,7 +12,7 @@ use crate::{
     engine::Engine,
     error::EngineError,
     findings,
-    members::{change_member, mark_touched},
+    members::{change_member, degrade_member, mark_touched},
     outputs::{OutputError, store_outputs},
     ownership::{self, NodeAccess},
     record::EventScope,
@@ -138,7 +138,13 @@ impl<'a> StepCursor<'a> {
             return self.back_off(now.plus(wait), Some(fault)).await;
         }
         let scope = step.spec.scope.clone();
-        match self.change_member(Some(MemberEvent::Fail { fault: fault.clone() }), now).await {
+        let event = (!step.spec.spares_member).then(|| MemberEvent::Fail { fault: fault.clone() });
+        if let Some(member) =
+            step.spec.member.filter(|_| step.spec.spares_member && fault.class == FaultClass::Repairable)
+        {
+            degrade_member(self.tx, self.rows, member, &fault).await?;
+        }
+        match self.change_member(event, now).await {
             // A removed member cannot fail and stays as it is; the step fails nevertheless.
             Ok(()) | Err(EngineError::Illegal(_)) => {}
             Err(error) => return Err(error),
@@ -193,7 +199,7 @@ impl<'a> StepCursor<'a> {
         let before = (step.state, step.attempts);
         *step = next;
         self.tx.update_step(step, before).await?;
-        Ok(EventScope::of(&self.rows.operation).step(self.tx, step).await?)
+        Ok(EventScope::of(&self.rows.operation).step(self.tx, step, self.rows.operation.workload).await?)
     }
 
     /// Applies an event to the step's member, if it has both.
@@ -213,7 +219,7 @@ impl<'a> StepCursor<'a> {
         let StepAction::NodeTask { node, task } = &begun.spec.action else { return Ok(None) };
         let access = self.decide_access(begun, *node).await?;
         let app = self.app()?;
-        let params = app.render(&begun.spec, &self.rows.of.view());
+        let params = app.render(&begun.spec, &self.rows.operation.request(), &self.rows.of.view());
         let params = params.map_err(|error| StepStartError::Render(error.to_string()))?;
         let oldest = app.manifest().tasks.iter().find(|(known, _)| known == task).map_or(1, |(_, schema)| *schema);
         let origin = Origin {

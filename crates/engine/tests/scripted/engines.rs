@@ -279,8 +279,10 @@ pub(crate) fn admin() -> Caller {
             role: Role::PlatformAdmin,
             project: None,
             service_account: None,
+            workload: None,
         },
         correlation: CorrelationId::from_uuid(Uuid::from_u128(8)),
         is_dry_run: false,
+        expected_plan: None,
     }
 }

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -13,11 +13,12 @@ use async_trait::async_trait;
 use gpuaas_app_rke2_tasks::Rke2Stop;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
 use gpuaas_model::{
-    AllocationId, Code, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
+    AllocationId, Code, Fault, FaultClass, Health, MemberId, MemberState, NextAction, OperationKind, Reason, TaskType,
 };
 use gpuaas_planner::{
-    App, ClusterCall, FailureScope, MemberView, OperationRequest, OperationSpec, Plan, PlanRefusal, RecordKind,
-    RenderError, Retry, SecretSpec, StepAction, StepKey, StepOutput, StepSpec, WorkloadView,
+    App, ClusterCall, Difference, FailureScope, MemberView, OperationRequest, OperationSpec, Plan, PlanRefusal,
+    RecordKind, RenderError, Retry, SecretSpec, StepAction, StepKey, StepOutput, StepSpec, StepText, Subjects,
+    WorkloadView,
     manifest::Manifest,
     placement::{Candidate, Placed, unusable},
 };
@@ -27,8 +28,10 @@ use zeroize::Zeroizing;
 
 /// The app's slug.
 pub(crate) const KIT: &str = "kit";
-/// The app's only phase.
+/// The phase of every step.
 const PHASE: &str = "working";
+/// A phase that no step has.
+pub(crate) const SERVING: &str = "serving";
 /// Message that makes a failure retryable.
 pub(crate) const AGAIN: &str = "again";
 /// Name of a cluster call that the app does not have.
@@ -49,8 +52,12 @@ pub(crate) struct Kit {
     outputs: Mutex<BTreeMap<String, VecDeque<StepResult>>>,
     /// Every cluster call that was made, in order.
     pub(crate) calls: Mutex<Vec<ClusterCall>>,
-    /// Makes deliveries of access wait forever, like a cluster that does not answer.
+    /// Makes deliveries of access and observations wait forever, like a cluster that does not answer.
     pub(crate) is_silent: AtomicBool,
+    /// What the cluster shows: an array of deviations.
+    pub(crate) observed: Mutex<Result<Value, TaskFailure>>,
+    /// Number of observations.
+    pub(crate) observations: AtomicU32,
     /// Revoked ServiceAccounts, in order.
     pub(crate) revoked: Mutex<Vec<String>>,
 }
@@ -69,10 +76,11 @@ impl Kit {
             config_schema: json!({}),
             promises: Vec::new(),
             not_promised: Vec::new(),
-            phases: vec![PHASE.to_owned()],
+            phases: vec![PHASE.to_owned(), SERVING.to_owned()],
             tasks: TASKS.to_vec(),
             operations: vec![
                 OperationSpec::without_parameters(OperationKind::Deploy),
+                OperationSpec::without_parameters(OperationKind::AddMember),
                 OperationSpec::without_parameters(OperationKind::Decommission),
                 OperationSpec {
                     kind: OperationKind::Upgrade,
@@ -93,6 +101,8 @@ impl Kit {
             outputs: Mutex::default(),
             calls: Mutex::default(),
             is_silent: AtomicBool::new(false),
+            observed: Mutex::new(Ok(json!([]))),
+            observations: AtomicU32::new(0),
             revoked: Mutex::default(),
         }
     }
@@ -118,6 +128,7 @@ pub(crate) fn milestone(key: &str) -> StepSpec {
         after: Vec::new(),
         on_first_start: None,
         on_success: None,
+        spares_member: false,
         deadline_ms: 600_000,
         retry: Retry::NEVER,
         scope: FailureScope::Operation,
@@ -161,8 +172,9 @@ impl App for Kit {
         OWN_TASKS
     }
 
-    fn place(&self, _: &Value, candidates: &[Candidate], _: &[MemberView]) -> Result<Vec<Placed>, Vec<Reason>> {
-        let placed = candidates.iter().zip(1..).map(|(candidate, ordinal)| Placed {
+    fn place(&self, _: &Value, candidates: &[Candidate], of: &[MemberView]) -> Result<Vec<Placed>, Vec<Reason>> {
+        let first = of.iter().map(|member| member.ordinal).max().unwrap_or(0) + 1;
+        let placed = candidates.iter().zip(first..).map(|(candidate, ordinal)| Placed {
             component_key: "unit".to_owned(),
             ordinal,
             allocation: candidate.allocation,
@@ -187,6 +199,11 @@ impl App for Kit {
         vec![secret("join", 16), secret("deposited", 0)]
     }
 
+    fn subjects(&self, _: &OperationRequest, of: &WorkloadView) -> Result<Subjects, PlanRefusal> {
+        let present = of.members.iter().filter(|member| member.state != MemberState::Removed);
+        Ok(Subjects { existing: present.map(|member| member.id).collect(), added: None })
+    }
+
     fn plan(&self, request: &OperationRequest, of: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal> {
         self.requested.lock().unwrap().push(request.clone());
         let mut of = of.clone();
@@ -194,7 +211,7 @@ impl App for Kit {
         Ok(Plan { kind: request.kind, steps: (self.planned.lock().unwrap())(&of) })
     }
 
-    fn render(&self, step: &StepSpec, of: &WorkloadView) -> Result<Value, RenderError> {
+    fn render(&self, step: &StepSpec, _: &OperationRequest, of: &WorkloadView) -> Result<Value, RenderError> {
         match &step.action {
             StepAction::ClusterCall { call } if call == UNKNOWN => {
                 Err(RenderError::UnknownCall { step: step.key.clone(), call: call.clone() })
@@ -217,8 +234,34 @@ impl App for Kit {
         vec![format!("{component}.service")]
     }
 
-    fn judge(&self, member: &MemberView, _: &WorkloadView, _: &UnitReport) -> (Health, Option<Fault>) {
-        (member.health, None)
+    fn judge(&self, _: &MemberView, _: &WorkloadView, report: &UnitReport) -> (Health, Option<Fault>) {
+        match report.active.as_str() {
+            "failed" => (Health::Degraded, Some(fault(Code::ClusterNotReady, "the unit failed"))),
+            _ => (Health::Healthy, None),
+        }
+    }
+
+    fn describe(&self, step: &StepSpec, _: &OperationRequest, _: &WorkloadView) -> StepText {
+        let interrupts = step.member.map(|_| format!("{} interrupts", step.key));
+        StepText { does: format!("do {}", step.key), interrupts }
+    }
+
+    /// Each observed text is a deviation of the workload as a whole.
+    fn compare(&self, _: &WorkloadView, observed: &Value) -> Result<Vec<Difference>, TaskFailure> {
+        let deviations = observed.as_array().ok_or_else(|| TaskFailure::new(Code::Internal, "unreadable"))?;
+        let difference = |observed: &Value| Difference {
+            member: None,
+            field: "cluster".to_owned(),
+            desired: "as wanted".to_owned(),
+            observed: observed.as_str().unwrap_or_default().to_owned(),
+            since: None,
+            action: NextAction::text("look"),
+        };
+        Ok(deviations.iter().map(difference).collect())
+    }
+
+    fn not_compared(&self) -> Vec<String> {
+        vec!["files".to_owned()]
     }
 }
 
@@ -252,5 +295,13 @@ impl AppEffects for Kit {
     async fn revoke_access(&self, service_account: &str, _: CallContext) -> Result<(), TaskFailure> {
         self.revoked.lock().unwrap().push(service_account.to_owned());
         Ok(())
+    }
+
+    async fn observe(&self, _: CallContext) -> Result<Value, TaskFailure> {
+        self.observations.fetch_add(1, Ordering::SeqCst);
+        if self.is_silent.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
+        self.observed.lock().unwrap().clone()
     }
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test")]
 
 mod blocking_findings;
+mod controllers;
 mod credentials;
 mod engines;
 mod history;

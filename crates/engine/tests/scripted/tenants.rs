@@ -3,14 +3,15 @@
 use gpuaas_engine::{
     Precondition,
     commands::{
-        allocation, logs,
+        allocation,
+        logs::{self, LogSelection},
         node::{self, Forced},
         placement, project, workload,
     },
 };
 use gpuaas_model::{
-    AllocationId, AllocationState, Code, Coded, Connectivity, Lifecycle, MemberEvent, MemberStateName, NodeState,
-    OperationState, ProjectId, SecretId, StepState,
+    AllocationId, AllocationState, Code, Coded, Connectivity, Lifecycle, LogSource, MemberEvent, MemberStateName,
+    NodeId, NodeState, OperationState, ProjectId, SecretId, StepState,
 };
 use gpuaas_planner::{StepSpec, WorkloadView};
 use gpuaas_store::{Page, SecretRecord, TaskFilter};
@@ -161,6 +162,36 @@ async fn journal_of_a_removed_member_does_not_open() {
     assert_eq!(refused.code(), Code::NodeNotAllocated);
     let opened = logs::open(&site.engines.engine, &admin(), ended.workload.id, "unit-2", None).await.unwrap();
     assert_eq!(opened.access.node().node, site.nodes[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_of_a_workload_report_the_removed_member_and_read_the_others() {
+    let site = Site::of(2).await;
+    let (id, engine) = (half_removed_workload(&site).await.workload.id, &site.engines.engine);
+    hand_over(&site).await;
+    let all = LogSelection { sources: LogSource::ALL.to_vec(), ..LogSelection::default() };
+    let opened = logs::open_workload(engine, &admin(), id, &all).await.unwrap();
+    let mut journals: Vec<(String, Result<NodeId, Code>)> = Vec::new();
+    for journal in opened.journals {
+        let access = journal.access.map(|access| access.node().node).map_err(|refused| refused.code());
+        journals.push((journal.name, access));
+    }
+    journals.sort_by(|one, other| one.0.cmp(&other.0));
+    let expected = [("unit-1", Err(Code::NodeNotAllocated)), ("unit-2", Ok(site.nodes[1]))];
+    assert_eq!(journals, expected.map(|(name, access)| (name.to_owned(), access)));
+
+    let named = LogSelection { members: vec!["unit-2".into(), "unit-2".into()], ..all.clone() };
+    let opened = logs::open_workload(engine, &admin(), id, &named).await.unwrap();
+    assert_eq!(opened.journals.len(), 1, "a member that is named twice is read once");
+    let events = LogSelection { sources: vec![LogSource::Event], ..all.clone() };
+    assert!(logs::open_workload(engine, &admin(), id, &events).await.unwrap().journals.is_empty());
+    for (wrong, code, field) in [
+        (LogSelection { members: vec!["unit-9".into()], ..all.clone() }, Code::NotFound, "member"),
+        (LogSelection { unit: Some("sshd.service".into()), ..all }, Code::FieldInvalid, "unit"),
+    ] {
+        let refused = logs::open_workload(engine, &admin(), id, &wrong).await.expect_err("it is opened");
+        assert_eq!((refused.code(), refused.field().as_deref()), (code, Some(field)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

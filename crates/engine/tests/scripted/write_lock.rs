@@ -46,7 +46,7 @@ async fn guessed_enrollment_token_is_refused_without_the_write_lock() {
         reimage: None,
     };
     let redeemed = commands::node::redeem(engine, admin().correlation, guess);
-    let refused = during_another_change(engine, redeemed).await.expect_err("the token is invalid");
+    let refused = Box::pin(during_another_change(engine, redeemed)).await.expect_err("the token is invalid");
     assert_eq!(refused.code(), Code::EnrollmentInvalid);
 }
 

@@ -1,6 +1,7 @@
 //! A model of the cluster for the app's effects: it is ready when the units on the machines are up.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -16,6 +17,38 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use zeroize::Zeroizing;
 
 use crate::simulation::{Scenario, Simulation};
+
+/// The objects of the cluster.
+#[derive(Debug, Default)]
+pub(crate) struct KubeModel {
+    /// KubeNodes by name; true if cordoned.
+    nodes: BTreeMap<String, bool>,
+    /// Until then a PodDisruptionBudget allows no eviction.
+    pub(crate) budget_blocks_until: Option<Timestamp>,
+}
+
+impl KubeModel {
+    /// A kubelet starts: it registers, without a cordon, unless its KubeNode exists.
+    pub(crate) fn register(&mut self, name: &str) {
+        self.nodes.entry(name.to_owned()).or_default();
+    }
+
+    /// The server's data is removed, and with it every object.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+    }
+
+    /// Deletes a KubeNode behind the platform's back or at its request.
+    pub(crate) fn delete(&mut self, name: &str) -> bool {
+        self.nodes.remove(name).is_some()
+    }
+
+    fn set_cordoned(&mut self, name: &str, is_cordoned: bool) -> Result<(), TaskFailure> {
+        let missing = || TaskFailure::new(Code::KubeNodeMissing, format!("there is no KubeNode {name}"));
+        *self.nodes.get_mut(name).ok_or_else(missing)? = is_cordoned;
+        Ok(())
+    }
+}
 
 pub(crate) struct Cluster(pub(crate) Weak<Simulation>);
 
@@ -43,11 +76,26 @@ impl AppEffects for Cluster {
         match call {
             Rke2Call::ApiReady {} | Rke2Call::DeliverAccess {} => {}
             Rke2Call::KubeNodeReady { kube_node } => {
-                check_up(&simulation, context.workload.members.iter().find(|member| member.machine.name == kube_node))?;
+                let is_its = |member: &&MemberView| member.machine.name == kube_node && member.is_present();
+                check_up(&simulation, context.workload.members.iter().find(is_its))?;
+                check_registered(&simulation, kube_node.as_str())?;
             }
-            Rke2Call::KubeNodes {} | Rke2Call::DeleteKubeNode { .. } => {
-                return Err(TaskFailure::new(Code::TaskUnknown, format!("{name} is not simulated")));
+            Rke2Call::CordonKubeNode { kube_node, may_be_missing } => {
+                let cordoned = simulation.kube().set_cordoned(kube_node.as_str(), true);
+                cordoned.or_else(|missing| if may_be_missing { Ok(()) } else { Err(missing) })?;
             }
+            Rke2Call::UncordonKubeNode { kube_node } => simulation.kube().set_cordoned(kube_node.as_str(), false)?,
+            Rke2Call::DrainKubeNode { kube_node, may_be_missing, .. } => {
+                let is_missing = !simulation.kube().nodes.contains_key(kube_node.as_str());
+                if !(may_be_missing && is_missing) {
+                    drain(&simulation, kube_node.as_str(), &context).await?;
+                }
+            }
+            Rke2Call::DeleteKubeNode { kube_node } => {
+                simulation.kube().delete(kube_node.as_str());
+            }
+            Rke2Call::LabelKubeNode { kube_node, .. } => check_registered(&simulation, kube_node.as_str())?,
+            Rke2Call::ForgetNodePassword { .. } | Rke2Call::KubeNodes {} => {}
         }
         Ok(json!({ "call": name }))
     }
@@ -69,6 +117,30 @@ impl AppEffects for Cluster {
     async fn revoke_access(&self, _service_account: &str, _context: CallContext) -> Result<(), TaskFailure> {
         Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
     }
+
+    async fn observe(&self, _context: CallContext) -> Result<Value, TaskFailure> {
+        Err(TaskFailure::new(Code::TaskUnknown, "comparisons are not simulated"))
+    }
+}
+
+/// Fails if a KubeNode does not exist: it was deleted, and its kubelet has not restarted since.
+fn check_registered(simulation: &Simulation, name: &str) -> Result<(), TaskFailure> {
+    let is_there = simulation.kube().nodes.contains_key(name);
+    let missing = || TaskFailure::new(Code::KubeNodeMissing, format!("there is no KubeNode {name}"));
+    if is_there { Ok(()) } else { Err(missing()) }
+}
+
+/// Waits for the budget, at most until shortly before the deadline.
+async fn drain(simulation: &Simulation, name: &str, context: &CallContext) -> Result<(), TaskFailure> {
+    check_registered(simulation, name)?;
+    let blocked_until = simulation.kube().budget_blocks_until.unwrap_or(context.now);
+    let give_up = Timestamp::from_millis(context.deadline.as_millis() - 500);
+    simulation.scheduler.sleep_until(blocked_until.min(give_up)).await;
+    if blocked_until >= give_up {
+        simulation.count("drains blocked");
+        return Err(TaskFailure::new(Code::DrainBlocked, "web/api is held by the budget web/api"));
+    }
+    Ok(())
 }
 
 /// Sends `times` bytes through a tunnel to the server's port 6443, up to 1 s apart, and reads each back.

@@ -17,6 +17,26 @@ const USED: [TaskType; 7] = [
     TaskType::Rke2Start,
     TaskType::Rke2KubeconfigRead,
 ];
+/// Task types that later operations use, too.
+const USED_LATER: [TaskType; 7] = [
+    TaskType::Rke2Stop,
+    TaskType::Rke2Enable,
+    TaskType::Rke2Start,
+    TaskType::Rke2Configure,
+    TaskType::Rke2Install,
+    TaskType::Rke2Uninstall,
+    TaskType::Residue,
+];
+/// Calls to the cluster that later operations make.
+const CALLS_LATER: [&str; 7] = [
+    "cordon_kube_node",
+    "drain_kube_node",
+    "uncordon_kube_node",
+    "delete_kube_node",
+    "forget_node_password",
+    "label_kube_node",
+    "kube_node_ready",
+];
 /// Calls to the cluster that a deployment makes.
 const CALLS: [&str; 3] = ["api_ready", "kube_node_ready", "deliver_access"];
 /// Timed faults strike within this time after fault injection starts. Most deployments end earlier.
@@ -121,6 +141,23 @@ impl Faults {
             Timed::KillAgent(node) | Timed::Cut(node, _) | Timed::FillDisk(node, _) => *node < nodes,
             Timed::KillPlane(_) | Timed::FreezePlane(_, _) => true,
         });
+        self
+    }
+
+    /// Adapts the faults to the whole life of a workload on `nodes` nodes: they also hit the tasks and calls of its later operations.
+    pub(crate) fn of_life(mut self, nodes: usize, chance: &mut Chance) -> Self {
+        self = self.of_tenants(nodes);
+        self.residue = 20;
+        self.tasks.retain(|(node, _), _| *node < nodes);
+        for _ in 0..chance.below(4) {
+            let node = usize::try_from(chance.below(nodes as u64)).expect("an index fits");
+            let failing = failing(chance, &[Code::ServerUnreachable, Code::HostFailed, Code::DiskFull]);
+            self.tasks.insert((node, chance.pick(&USED_LATER)), failing);
+        }
+        for _ in 0..chance.below(3) {
+            let failing = failing(chance, &[Code::ClusterNotReady, Code::ClusterUnreachable, Code::Internal]);
+            self.calls.insert(chance.pick(&CALLS_LATER), failing);
+        }
         self
     }
 

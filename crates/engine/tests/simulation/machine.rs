@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use gpuaas_agent::simulation::{Handler, Work};
 use gpuaas_app_rke2_tasks::{
-    Rke2Configure, Rke2Configured, Rke2Installed, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start,
-    Rke2Started, Rke2Stopped, Rke2Uninstalled,
+    Rke2Configure, Rke2Configured, Rke2Enabled, Rke2Installed, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role,
+    Rke2Start, Rke2Started, Rke2Stopped, Rke2Uninstalled,
 };
 use gpuaas_crash_points::{Point, reach};
 use gpuaas_model::{Code, TaskType, Timestamp};
@@ -40,7 +40,10 @@ pub(crate) struct Machine {
     fetched: bool,
     installed: bool,
     configured: Option<String>,
-    unit: Unit,
+    role: Option<Rke2Role>,
+    pub(crate) unit: Unit,
+    /// A part of the program is damaged: starts fail until the next installation.
+    pub(crate) is_damaged: bool,
     /// The unit was started since the last uninstall, so its data directory exists.
     has_data: bool,
     /// Counts of changes made, by task type.
@@ -50,6 +53,16 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn is_up(&self, now: Timestamp) -> bool {
         matches!(self.unit, Unit::Starting(at) if at <= now)
+    }
+
+    /// Returns true if nothing of RKE2 is on the host.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.installed && !self.has_data && self.unit == Unit::Stopped
+    }
+
+    /// Returns true if RKE2 is installed and its unit does not run, although it was started.
+    pub(crate) fn is_down(&self) -> bool {
+        self.installed && self.has_data && self.unit == Unit::Stopped
     }
 
     fn count_effect(&mut self, task: TaskType) {
@@ -92,6 +105,7 @@ impl RunningTask {
             TaskType::Rke2Start => self.start(&read(params)?).await,
             TaskType::Rke2KubeconfigRead => self.kubeconfig(&read(params)?).await,
             TaskType::Rke2Stop => self.stop().await,
+            TaskType::Rke2Enable => self.enable().await,
             TaskType::Rke2Uninstall => self.uninstall().await,
             TaskType::Residue => self.residue().await,
             other => Err(failed(Code::TaskUnknown, &format!("{other} is not simulated"))),
@@ -148,11 +162,15 @@ impl RunningTask {
 
     async fn install(&self) -> Result<Value, TaskFailure> {
         self.check(self.node.machine().fetched, "nothing was fetched");
-        if !self.node.machine().installed {
+        let is_whole = {
+            let machine = self.node.machine();
+            machine.installed && !machine.is_damaged
+        };
+        if !is_whole {
             reach(Point::TaskInside(self.task));
             self.pause(200, 3_000).await?;
             self.injected_failure()?;
-            self.change(|machine| machine.installed = true);
+            self.change(|machine| (machine.installed, machine.is_damaged) = (true, false));
         }
         value(&Rke2Installed { version_line: "rke2 v1".to_owned(), files_written: 1 })
     }
@@ -168,7 +186,7 @@ impl RunningTask {
         let wanted = sha256_hex(format!("{}{digest}", task.config).as_bytes());
         let changed = self.node.machine().configured.as_ref() != Some(&wanted);
         if changed {
-            self.change(|machine| machine.configured = Some(wanted));
+            self.change(|machine| (machine.configured, machine.role) = (Some(wanted), Some(task.role)));
         }
         value(&Rke2Configured { changed })
     }
@@ -185,6 +203,7 @@ impl RunningTask {
             Unit::Stopped => {
                 let at = now.plus(Duration::from_millis(self.simulation.between(5_000, 60_000)));
                 self.change(|machine| (machine.unit, machine.has_data) = (Unit::Starting(at), true));
+                self.simulation.kube().register(&self.node.name);
                 at
             }
         };
@@ -192,7 +211,7 @@ impl RunningTask {
         self.report_progress("waiting for the unit: etcd");
         self.wait_until(up_at.max(now)).await?;
         self.report_progress("waiting for the unit: kubelet");
-        if let Err(failure) = self.injected_failure() {
+        if let Err(failure) = self.injected_failure().and_then(|()| self.whole()) {
             // A failed start leaves the unit stopped.
             self.node.machine().unit = Unit::Stopped;
             return Err(failure);
@@ -227,23 +246,37 @@ impl RunningTask {
         value(&Rke2Stopped { changed })
     }
 
+    async fn enable(&self) -> Result<Value, TaskFailure> {
+        reach(Point::TaskInside(self.task));
+        self.injected_failure()?;
+        value(&Rke2Enabled { changed: false })
+    }
+
+    /// Fails if the program is damaged.
+    fn whole(&self) -> Result<(), TaskFailure> {
+        if self.node.machine().is_damaged { Err(failed(Code::HostFailed, "the unit exits repeatedly")) } else { Ok(()) }
+    }
+
     async fn uninstall(&self) -> Result<Value, TaskFailure> {
         reach(Point::TaskInside(self.task));
         self.pause(100, 2_000).await?;
         self.injected_failure()?;
         let changed = self.node.machine().installed;
         if changed {
+            if self.node.machine().role == Some(Rke2Role::Server) {
+                self.simulation.kube().clear();
+            }
             self.change(|machine| {
                 (machine.installed, machine.configured, machine.unit) = (false, None, Unit::Stopped);
-                (machine.has_data, machine.fetched) = (false, false);
+                (machine.has_data, machine.fetched, machine.is_damaged) = (false, false, false);
             });
         }
-        value(&Rke2Uninstalled { exit_status: changed.then_some(0) })
+        value(&Rke2Uninstalled { exit_status: changed.then_some(0), found: Vec::new(), removed: Vec::new() })
     }
 
     async fn residue(&self) -> Result<Value, TaskFailure> {
         self.injected_failure()?;
-        let is_left = self.node.machine().installed || self.simulation.happens(|faults| faults.residue);
+        let is_left = !self.node.machine().is_clean() || self.simulation.happens(|faults| faults.residue);
         let item = ResidueItem { kind: ResidueKind::Path, what: "/var/lib/rancher".to_owned() };
         value(&ResidueReport { items: is_left.then_some(item).into_iter().collect(), unseen: Vec::new() })
     }
@@ -321,6 +354,17 @@ impl Node {
             n_restarts: 0,
             exec_main_status: 0,
             since,
+        }
+    }
+
+    /// Returns a report that the unit has ended.
+    pub(crate) fn down_report(&self, unit: &str, since: Timestamp) -> UnitReport {
+        UnitReport {
+            active: "failed".to_owned(),
+            sub: "failed".to_owned(),
+            result: "exit-code".to_owned(),
+            exec_main_status: 1,
+            ..self.unit_report(unit, since)
         }
     }
 }

@@ -10,6 +10,7 @@
 mod cluster;
 mod disk;
 mod faults;
+mod life;
 mod machine;
 mod network;
 mod node;
@@ -38,6 +39,11 @@ use seed::{Played, play};
 const SEEDS: u64 = 200;
 /// The number of seeds with two tenants and an operator, unless `GPUAAS_TENANT_SEEDS` sets another.
 const TENANT_SEEDS: u64 = 200;
+/// The number of seeds of whole lives, unless `GPUAAS_LIFE_SEEDS` sets another.
+const LIFE_SEEDS: u64 = 100;
+/// At least this share of the workloads, in percent, must run or be decommissioned when faults have stopped and people have done what the
+/// platform advises.
+const SETTLED_PERCENT_MIN: u64 = 95;
 /// The number of seeds with many nodes and no faults.
 const LARGE_SEEDS: u64 = 6;
 /// A run stops after this many failed seeds.
@@ -82,6 +88,31 @@ fn simulation_of_tenants_keeps_them_isolated() {
     let hashes: Vec<&str> = played.iter().map(|played| played.hash.as_str()).collect();
     let hash = gpuaas_trust::sha256_hex(hashes.concat().as_bytes());
     show(&format!("simulation of tenants: {seeds} seeds, hash {hash}"));
+}
+
+#[test]
+fn simulation_of_whole_lives_ends_in_states_that_people_asked_for() {
+    if let Ok(text) = std::env::var("GPUAAS_LIFE_SEED") {
+        let played = seed::play_life(text.parse().expect("GPUAAS_LIFE_SEED is a number"));
+        show(&played.trace.join("\n"));
+        assert!(played.violations.is_empty(), "{}", failure_of(&played, "GPUAAS_LIFE_SEED"));
+        return;
+    }
+    let setting = std::env::var("GPUAAS_LIFE_SEEDS");
+    let seeds = setting.map_or(LIFE_SEEDS, |text| text.parse().expect("GPUAAS_LIFE_SEEDS is a number"));
+    let played = play_all(&(0..seeds).collect::<Vec<_>>(), seed::play_life);
+    let failed = played.iter().filter(|played| !played.violations.is_empty());
+    let failed: Vec<String> = failed.map(|played| failure_of(played, "GPUAAS_LIFE_SEED")).collect();
+    show(&format!("simulation of whole lives: {:?}", injected(&played)));
+    for (seed, why) in played.iter().filter_map(|played| Some((played.seed, played.unsettled.as_ref()?))) {
+        show(&format!("simulation of whole lives: seed {seed} did not settle: {why}"));
+    }
+    assert!(failed.is_empty(), "{} of {} seeds failed\n{}", failed.len(), played.len(), failed.join("\n"));
+    let settled = played.iter().filter(|played| played.unsettled.is_none()).count() as u64;
+    assert!(settled * 100 >= seeds * SETTLED_PERCENT_MIN, "{settled} of {seeds} workloads settled");
+    let hashes: Vec<&str> = played.iter().map(|played| played.hash.as_str()).collect();
+    let hash = gpuaas_trust::sha256_hex(hashes.concat().as_bytes());
+    show(&format!("simulation of whole lives: {seeds} seeds, {settled} settled, hash {hash}"));
 }
 
 #[test]
@@ -156,8 +187,13 @@ fn pin_to_one_cpu(player: usize) {
 }
 
 fn failure(played: &Played) -> String {
+    failure_of(played, "GPUAAS_SEED")
+}
+
+/// Returns the violations of a seed with the variable that repeats it.
+fn failure_of(played: &Played, variable: &str) -> String {
     let violations = played.violations.join("\n  ");
-    format!("seed {} (GPUAAS_SEED={} repeats it and prints its trace):\n  {violations}", played.seed, played.seed)
+    format!("seed {} ({variable}={} repeats it and prints its trace):\n  {violations}", played.seed, played.seed)
 }
 
 /// Prints to standard output directly, because the test harness hides the output of passing tests.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::{
     disk::Disk,
-    machine::{self, Machine},
+    machine::{self, Machine, Unit},
     oracles,
     plane::{Plane, signing_keys},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
@@ -277,13 +277,28 @@ impl Node {
     }
 
     async fn report_units(&self, simulation: &Simulation, plane: &Plane) {
-        let up = self.machine().is_up(simulation.scheduler.now());
+        let now = simulation.scheduler.now();
+        let is_up = self.machine().is_up(now);
+        let is_down = self.machine().is_down();
         let units = plane.engine.units_on(self.id).await.unwrap_or_default();
-        for unit in units.iter().filter(|_| up) {
-            let report = self.unit_report(unit, simulation.scheduler.now());
+        for unit in units.iter().filter(|_| is_up || is_down) {
+            let report = if is_up { self.unit_report(unit, now) } else { self.down_report(unit, now) };
             if let Err(error) = plane.engine.units_changed(self.enrolled(), &[report]).await {
                 simulation.report_violation(format!("a unit's report was not recorded: {error}"));
             }
+        }
+    }
+
+    /// Ends the unit, and reports it if the node is connected.
+    pub(crate) async fn end_unit(&self, simulation: &Simulation, is_damaged: bool) {
+        {
+            let mut machine = self.machine();
+            machine.unit = Unit::Stopped;
+            machine.is_damaged |= is_damaged;
+        }
+        simulation.log(&format!("the unit of {} ends{}", self.name, if is_damaged { ", damaged" } else { "" }));
+        if let Some(plane) = self.link().and_then(|link| simulation.plane_of(link.plane)) {
+            self.report_units(simulation, &plane).await;
         }
     }
 

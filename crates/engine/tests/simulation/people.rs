@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use gpuaas_engine::{Caller, CommandError, Engine, Precondition, commands};
 use gpuaas_model::{
-    AllocationState, Connectivity, CorrelationId, Name, NodeId, OperationState, Principal, ProjectId, Role, TokenId,
-    WorkloadId,
+    AllocationId, AllocationState, Connectivity, CorrelationId, Name, NodeId, OperationState, Principal, ProjectId,
+    Role, TokenId, WorkloadId,
 };
 use gpuaas_store::{AllocationFilter, NodeFilter, OperationRecord};
 use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey, SecretText};
@@ -90,7 +90,7 @@ impl People {
     }
 
     /// Repeats a request until an answer comes.
-    async fn ask<T: Send + 'static>(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
         what: impl Fn(Arc<Engine>, Caller) -> BoxFuture<'static, Result<T, CommandError>> + Send + Sync,
     ) -> Result<T, CommandError> {
@@ -112,8 +112,14 @@ impl People {
             role: Role::PlatformAdmin,
             project: None,
             service_account: None,
+            workload: None,
         };
-        Caller { principal, correlation: CorrelationId::from_uuid(self.simulation.uuid()), is_dry_run: false }
+        Caller {
+            principal,
+            correlation: CorrelationId::from_uuid(self.simulation.uuid()),
+            is_dry_run: false,
+            expected_plan: None,
+        }
     }
 
     pub(crate) async fn project(&self, project_name: &str) -> Result<ProjectId, String> {
@@ -192,7 +198,7 @@ impl People {
     }
 
     /// Allocates the node to the project and waits until the allocation is active. Allocates again if the inspection fails.
-    async fn allocation(&self, project: ProjectId, node: NodeId) -> Result<(), String> {
+    pub(crate) async fn allocation(&self, project: ProjectId, node: NodeId) -> Result<(), String> {
         let filter = AllocationFilter { node: Some(node), ..AllocationFilter::default() };
         loop {
             let all = self.read(async |reader| reader.allocations(&filter).await).await?;
@@ -212,14 +218,20 @@ impl People {
         }
     }
 
+    /// Deploys onto all nodes.
     async fn workload(&self, project: ProjectId) -> Result<WorkloadId, String> {
+        self.workload_on(project, self.simulation.nodes().len()).await
+    }
+
+    /// Deploys onto the first `count` nodes.
+    pub(crate) async fn workload_on(&self, project: ProjectId, count: usize) -> Result<WorkloadId, String> {
         let allocations = self.read(async |reader| reader.allocations(&AllocationFilter::default()).await).await?;
         let of = |node: &Arc<Node>| {
             let active =
                 |held: &&gpuaas_store::AllocationRecord| held.node == node.id && held.state == AllocationState::Active;
             allocations.iter().find(active).map(|held| held.id.to_string()).unwrap_or_default()
         };
-        let named: Vec<String> = self.simulation.nodes().iter().map(of).collect();
+        let named: Vec<String> = self.simulation.nodes().iter().take(count).map(of).collect();
         let intent = json!({ "server_allocation_id": named[0], "agent_allocation_ids": named[1..] });
         loop {
             let found = self.read(async |reader| reader.workload_by_name(project, WORKLOAD).await).await?;
@@ -262,7 +274,7 @@ impl People {
     }
 
     /// Waits for the newest operation to end and resumes the workload until one succeeds. Stops fault injection at the second failure.
-    async fn wait_for_success(&self, workload: WorkloadId) -> Result<(), String> {
+    pub(crate) async fn wait_for_success(&self, workload: WorkloadId) -> Result<(), String> {
         for round in 0..RESUMES_MAX {
             let ended = self.end_of_newest(workload).await?;
             let fault = ended.fault.as_ref().map_or("no fault", |fault| fault.code.as_str());
@@ -286,7 +298,7 @@ impl People {
         Err(format!("it did not succeed within {RESUMES_MAX} operations"))
     }
 
-    async fn end_of_newest(&self, workload: WorkloadId) -> Result<OperationRecord, String> {
+    pub(crate) async fn end_of_newest(&self, workload: WorkloadId) -> Result<OperationRecord, String> {
         loop {
             let newest = self.read(async |reader| reader.newest_operation(workload).await).await?;
             if let Some(ended) = newest.filter(|operation| operation.state.is_final()) {
@@ -294,6 +306,16 @@ impl People {
             }
             self.simulation.scheduler.sleep(POLL_INTERVAL).await;
         }
+    }
+
+    /// Releases an allocation.
+    pub(crate) async fn release(&self, allocation: AllocationId) -> Result<(), String> {
+        let asked = self.ask(move |engine, caller| {
+            Box::pin(async move {
+                commands::allocation::release(&engine, &caller, allocation, &Precondition::Any).await.map(drop)
+            })
+        });
+        asked.await.map_err(message)
     }
 
     pub(crate) async fn read<T>(

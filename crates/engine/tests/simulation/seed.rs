@@ -7,7 +7,7 @@ use gpuaas_trust::sha256_hex;
 
 use crate::{
     faults::Faults,
-    oracles, people,
+    life, oracles, people,
     scheduler::{Scheduler, SimulatedClock},
     simulation::{Scenario, Simulation},
     tenancy,
@@ -22,6 +22,11 @@ const TENANTS: u64 = 0x7e4a_4e75;
 /// The number of nodes that two tenants share.
 const TENANTS_NODES: usize = 3;
 
+/// Mixed into seeds of whole lives.
+const LIFE: u64 = 0x11fe_11fe;
+/// The number of nodes in [`play_life`].
+const LIFE_NODES: usize = 4;
+
 /// The number of nodes in [`play_large`].
 const LARGE_NODES: usize = 8;
 
@@ -32,6 +37,8 @@ pub(crate) struct Played {
     /// SHA-256 of the trace.
     pub(crate) hash: String,
     pub(crate) violations: Vec<String>,
+    /// Why the workload neither runs nor is decommissioned at the end of its life; `None` if it does.
+    pub(crate) unsettled: Option<String>,
     /// Counts of injected faults and other notable events, by description.
     pub(crate) injected: BTreeMap<&'static str, u32>,
 }
@@ -48,6 +55,14 @@ pub(crate) fn play_tenants(seed: u64) -> Played {
     let mut chance = Chance::of_seed(seed ^ TENANTS);
     let faults = Faults::of(&mut chance.fork()).of_tenants(TENANTS_NODES);
     play_with((Scenario::TwoTenants, seed), chance, faults, CommitTiming::Immediate)
+}
+
+/// Simulates the whole life of a workload with the faults of the seed.
+pub(crate) fn play_life(seed: u64) -> Played {
+    let mut chance = Chance::of_seed(seed ^ LIFE);
+    let mut drawn = chance.fork();
+    let faults = Faults::of(&mut drawn).of_life(LIFE_NODES, &mut drawn);
+    play_with((Scenario::WholeLife, seed), chance, faults, CommitTiming::Immediate)
 }
 
 /// Simulates a deployment on many nodes without faults, with a store that answers in real time. The trace is therefore not
@@ -93,6 +108,7 @@ async fn play_here(
         let end = match scenario {
             Scenario::OneDeployment => people::deploy(people).await.map(Some),
             Scenario::TwoTenants => tenancy::run_seed(people).await.map(|()| None),
+            Scenario::WholeLife => Box::pin(life::run_seed(people)).await.map(Some),
         };
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     });
@@ -116,7 +132,7 @@ async fn play_here(
                 simulation.report_violation(format!("the rows cannot be read: {error}"));
             }
         }
-        (Ok(()), Some(Ok(Some(deployed)))) => match oracles::check(&simulation, &deployed).await {
+        (Ok(()), Some(Ok(Some(deployed)))) => match oracles::check(&simulation, scenario, &deployed).await {
             Ok(lines) => rows = lines,
             Err(error) => simulation.report_violation(format!("the rows cannot be read: {error}")),
         },
@@ -126,7 +142,8 @@ async fn play_here(
     let injected = simulation.injected.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let (mut trace, violations) = (simulation.trace(), simulation.violations());
     trace.extend(rows);
-    Played { seed, hash: sha256_hex(trace.join("\n").as_bytes()), trace, violations, injected }
+    let unsettled = simulation.unsettled();
+    Played { seed, hash: sha256_hex(trace.join("\n").as_bytes()), trace, violations, unsettled, injected }
 }
 
 /// Creates a temporary folder, in `/dev/shm` if that exists: a seed makes thousands of durable changes, which are faster in memory.

@@ -14,6 +14,7 @@ use gpuaas_store::{Gate, Store};
 use uuid::Uuid;
 
 use crate::{
+    cluster::KubeModel,
     faults::{Faults, Strike, Timed},
     node::Node,
     oracles,
@@ -32,6 +33,8 @@ pub(crate) enum Scenario {
     OneDeployment,
     /// Two projects and an operator send random requests.
     TwoTenants,
+    /// Two people of one project use one workload as it pleases them, and its services fail.
+    WholeLife,
 }
 
 pub(crate) struct Simulation {
@@ -50,8 +53,12 @@ pub(crate) struct Simulation {
     violations: Mutex<Vec<String>>,
     /// Processes that cannot reach the database, each with the time at which the outage ends.
     stalled: Mutex<BTreeMap<Process, Timestamp>>,
+    /// The KubeNodes of the cluster.
+    kube: Mutex<KubeModel>,
     /// Contents of archive files by SHA-256.
     archives: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// Why the workload neither runs nor is decommissioned at the end of its life.
+    unsettled: Mutex<Option<String>>,
     /// Counts of injected faults and other notable events, by description.
     pub(crate) injected: Mutex<BTreeMap<&'static str, u32>>,
     me: Weak<Simulation>,
@@ -89,10 +96,17 @@ impl Simulation {
             trace: Mutex::default(),
             violations: Mutex::default(),
             stalled: Mutex::default(),
+            kube: Mutex::default(),
             archives: Mutex::default(),
+            unsettled: Mutex::default(),
             injected: Mutex::default(),
             me: me.clone(),
         })
+    }
+
+    /// The state of the cluster's objects.
+    pub(crate) fn kube(&self) -> MutexGuard<'_, KubeModel> {
+        locked(&self.kube)
     }
 
     /// Appends a line to the trace, prefixed with the simulated seconds since the start.
@@ -121,6 +135,16 @@ impl Simulation {
         locked(&self.violations).push(what);
     }
 
+    /// Records why the workload did not settle.
+    pub(crate) fn set_unsettled(&self, why: String) {
+        self.log(&format!("UNSETTLED {why}"));
+        *locked(&self.unsettled) = Some(why);
+    }
+
+    pub(crate) fn unsettled(&self) -> Option<String> {
+        locked(&self.unsettled).clone()
+    }
+
     pub(crate) fn violations(&self) -> Vec<String> {
         locked(&self.violations).clone()
     }
@@ -139,7 +163,7 @@ impl Simulation {
     pub(crate) fn redial_factor(&self) -> u64 {
         match self.scenario {
             Scenario::OneDeployment => 1,
-            Scenario::TwoTenants => 10,
+            Scenario::TwoTenants | Scenario::WholeLife => 10,
         }
     }
 
@@ -350,7 +374,7 @@ impl Simulation {
     /// Handles a crash point that the running process reached: applies the seed's strike for it, if there is one.
     pub(crate) fn reached(&self, point: Point) {
         let (Some(simulation), Some(process)) = (self.me.upgrade(), self.scheduler.running()) else { return };
-        if let (Scenario::OneDeployment, Point::StepSettled(_), Some(plane)) =
+        if let (Scenario::OneDeployment | Scenario::WholeLife, Point::StepSettled(_), Some(plane)) =
             (self.scenario, point, self.plane_of(process))
         {
             let check = oracles::check_lease_holder(simulation.clone(), plane);

@@ -12,7 +12,7 @@ use crate::{
     file::Changed,
     host::Units,
     journal::{JournalFrom, JournalLine},
-    unit::UnitStatus,
+    unit::{UnitFileState, UnitStatus},
 };
 
 /// Sends requests to a sandbox's init; each request has its own connection.
@@ -85,6 +85,23 @@ impl Units for InitClient {
         self.changed(Request::Enable { unit: unit.to_owned(), enabled: false }).await
     }
 
+    async fn unmask(&self, unit: &str) -> Result<Changed, HostError> {
+        self.changed(Request::Mask { unit: unit.to_owned(), masked: false }).await
+    }
+
+    async fn unit_file_state(&self, unit: &str) -> Result<UnitFileState, HostError> {
+        match self.ask(Request::UnitFileState { unit: unit.to_owned() }).await? {
+            Reply::UnitFileState(state) => Ok(state),
+            other => Err(HostError::Init(format!("unexpected reply {other:?}"))),
+        }
+    }
+
+    fn enablement_paths(&self, unit: &str) -> Vec<Utf8PathBuf> {
+        let files =
+            ["/etc/systemd/system", "/usr/local/lib/systemd/system"].map(|folder| [folder, unit].join("/").into());
+        files.into_iter().chain([Utf8PathBuf::from("/.sandbox/enabled")]).collect()
+    }
+
     async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
         match self.unit(unit).await? {
             Some(status) if status.active == "inactive" => Ok(Changed::No),
@@ -148,7 +165,8 @@ fn unit_of(request: &Request) -> String {
         | Request::Enable { unit, .. }
         | Request::ResetFailed { unit }
         | Request::Status { unit }
-        | Request::IsEnabled { unit }
+        | Request::Mask { unit, .. }
+        | Request::UnitFileState { unit }
         | Request::Watch { unit }
         | Request::Journal { unit, .. } => unit.clone(),
     }

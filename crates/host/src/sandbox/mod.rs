@@ -11,8 +11,11 @@ pub use environment::{ADDRESS, CLOCK_SKEW, HOSTNAME, ROOT, SOCKET, SandboxEnviro
 pub use inventory::processes_marked;
 
 use async_trait::async_trait;
+use camino::Utf8PathBuf;
+use futures::stream::BoxStream;
 
 use crate::{
+    changes,
     error::HostError,
     file::Changed,
     host::{Command, CommandEnd, Facts, Files, Host, Inventory, Units},
@@ -107,6 +110,10 @@ impl Inventory for SandboxHost {
     /// Returns none: a sandbox shares its machine's packet filter.
     async fn firewall_rules(&self, _substrings: &[String]) -> Result<Option<Vec<String>>, HostError> {
         Ok(Some(Vec::new()))
+    }
+
+    async fn changes(&self, paths: &[Utf8PathBuf]) -> Result<BoxStream<'static, ()>, HostError> {
+        changes::changes(self.files.root(), paths)
     }
 
     fn tree(&self) -> Tree {

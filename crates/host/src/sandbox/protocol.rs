@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     journal::{JournalFrom, JournalLine},
-    unit::UnitStatus,
+    unit::{UnitFileState, UnitStatus},
 };
 
 /// Longest line in either direction, in bytes.
@@ -45,8 +45,15 @@ pub enum Request {
         /// The unit's name.
         unit: String,
     },
-    /// Asks if a unit is enabled at boot.
-    IsEnabled {
+    /// Masks a unit, or lifts its mask.
+    Mask {
+        /// The unit's name.
+        unit: String,
+        /// True to mask.
+        masked: bool,
+    },
+    /// Asks what the unit files say about a unit.
+    UnitFileState {
         /// The unit's name.
         unit: String,
     },
@@ -74,8 +81,8 @@ pub enum Reply {
     Changed(bool),
     /// The unit's status; `None` if the unit is unknown.
     Status(Option<UnitStatus>),
-    /// True if the unit is enabled at boot.
-    Enabled(bool),
+    /// What the unit files say about the unit.
+    UnitFileState(UnitFileState),
     /// A line of a journal.
     Line(JournalLine),
     /// The start job failed; the text is `systemctl`'s message for it.

@@ -1,7 +1,7 @@
 //! Read access to a node's own files.
 
 use std::{
-    io::{ErrorKind, Write},
+    io::{ErrorKind, Read, Seek, SeekFrom, Write},
     os::fd::OwnedFd,
 };
 
@@ -78,6 +78,24 @@ impl Tree {
     pub fn line(&self, path: &str) -> String {
         let text = self.text(path).unwrap_or_default();
         text.lines().next().unwrap_or_default().trim().to_owned()
+    }
+
+    /// Returns the permission bits of one of its own regular files; `None` if there is no file. Follows no link.
+    pub fn own_mode(&self, path: &str) -> Result<Option<u32>, HostError> {
+        Ok(files::file(&self.root, path.into())?.map(|held| held.status.st_mode & 0o7777))
+    }
+
+    /// Returns the last bytes of one of its own regular files, at most `bytes_max`; `None` if there is no file. Follows no link.
+    pub fn own_end(&self, path: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+        let Some(held) = files::file(&self.root, path.into())? else { return Ok(None) };
+        let read = || {
+            let (mut file, mut end) = (held.open(OFlags::RDONLY)?, Vec::new());
+            file.seek(SeekFrom::Start(held.size().saturating_sub(bytes_max)))?;
+            // A file that grows meanwhile yields no more than its end had.
+            file.take(bytes_max).read_to_end(&mut end)?;
+            Ok(end)
+        };
+        read().map(Some).map_err(HostError::file("read", path.into()))
     }
 
     /// Returns true if one of its own paths exists, a dangling link included.
@@ -235,6 +253,19 @@ pub(super) mod tests {
         assert_eq!(sandbox.sysctl(name).unwrap(), other);
         assert_eq!(Tree::of_this_machine().sysctl(name).unwrap(), of_machine);
         assert!(sandbox.set_sysctl("net.no.such_parameter", "1").is_err());
+    }
+
+    #[test]
+    fn end_and_mode_of_a_regular_file_are_read_and_no_link_is_followed() {
+        let (folder, machine) = machine(&[("/var/log/x", "first\nlast\n")]);
+        assert_eq!(machine.own_end("/var/log/x", 5).unwrap().unwrap(), b"last\n");
+        assert_eq!(machine.own_end("/var/log/x", 500).unwrap().unwrap(), b"first\nlast\n");
+        assert_eq!(machine.own_end("/var/log/none", 5).unwrap(), None);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+        fs::set_permissions(folder.path().join("var/log/x"), mode).unwrap();
+        assert_eq!(machine.own_mode("/var/log/x").unwrap(), Some(0o640));
+        std::os::unix::fs::symlink("x", folder.path().join("var/log/link")).unwrap();
+        assert!(machine.own_end("/var/log/link", 5).is_err() && machine.own_mode("/var/log/link").is_err());
     }
 
     #[test]

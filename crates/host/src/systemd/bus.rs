@@ -56,6 +56,8 @@ pub(super) trait Manager {
     fn enable_unit_files(&self, files: &[&str], runtime: bool, force: bool) -> zbus::Result<(bool, Vec<FileChange>)>;
     /// Returns the changes that were made.
     fn disable_unit_files(&self, files: &[&str], runtime: bool) -> zbus::Result<Vec<FileChange>>;
+    /// Returns the changes that were made.
+    fn unmask_unit_files(&self, files: &[&str], runtime: bool) -> zbus::Result<Vec<FileChange>>;
     /// Reloads the unit files.
     fn reload(&self) -> zbus::Result<()>;
     /// Subscribes to signals.

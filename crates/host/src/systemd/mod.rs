@@ -20,10 +20,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 use futures::stream::BoxStream;
 
 use crate::{
+    changes,
     error::HostError,
     file::Changed,
     firewall,
@@ -38,7 +39,7 @@ use crate::{
     root_files::RootFiles,
     sockets,
     survey::Tree,
-    unit::UnitStatus,
+    unit::{UnitFileState, UnitStatus},
 };
 use bus::Bus;
 
@@ -49,6 +50,13 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// An address reserved for documentation (RFC 5737): the route to it is the default route. Nothing is sent.
 const OUTSIDE_ADDRESS: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
+/// Folders of unit files, masks and links of enabled units that change for units of apps.
+const ENABLEMENT_FOLDERS: [&str; 4] = [
+    "/etc/systemd/system",
+    "/etc/systemd/system/multi-user.target.wants",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+];
 /// Most addresses that are reported, as many as the node channel's hello accepts; the node's main address comes first. Software that gives
 /// each service of a cluster an address of the host can create any number.
 const ADDRESSES_MAX: usize = 128;
@@ -148,6 +156,19 @@ impl Units for SystemdUnits {
         units::disable(&self.0.systemd().await?, unit).await
     }
 
+    async fn unmask(&self, unit: &str) -> Result<Changed, HostError> {
+        units::unmask(&self.0.systemd().await?, unit).await
+    }
+
+    async fn unit_file_state(&self, unit: &str) -> Result<UnitFileState, HostError> {
+        unit_state::file_state(&self.0.systemd().await?, unit).await
+    }
+
+    /// Returns the paths of the unit file, of its masks, and of the link with which it is enabled for the usual target.
+    fn enablement_paths(&self, unit: &str) -> Vec<Utf8PathBuf> {
+        ENABLEMENT_FOLDERS.iter().map(|folder| Utf8Path::new(folder).join(unit)).collect()
+    }
+
     async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
         units::reset_failed(&self.0.systemd().await?, unit).await
     }
@@ -215,6 +236,10 @@ impl Inventory for SystemdHost {
         firewall::rules(substrings).await
     }
 
+    async fn changes(&self, paths: &[Utf8PathBuf]) -> Result<BoxStream<'static, ()>, HostError> {
+        changes::changes(self.files.root(), paths)
+    }
+
     fn tree(&self) -> Tree {
         Tree::of_this_machine()
     }
@@ -222,8 +247,6 @@ impl Inventory for SystemdHost {
 
 #[cfg(test)]
 mod tests {
-    use camino::Utf8PathBuf;
-
     use super::*;
 
     #[test]

@@ -10,7 +10,10 @@ use super::{
     bus::{Systemd, bus_error, is_missing_file, is_systemd_error, unit_error},
     signals::{Properties, Signals},
 };
-use crate::{error::HostError, unit::UnitStatus};
+use crate::{
+    error::HostError,
+    unit::{UnitFileState, UnitStatus},
+};
 
 /// A unit that is loaded, or that has a unit file.
 #[derive(Clone, Debug)]
@@ -122,10 +125,26 @@ pub(super) async fn query_with_sequence(
 
 /// Returns true if a unit that is not loaded has a file.
 async fn has_file(systemd: &Systemd, unit: &str) -> Result<bool, HostError> {
+    Ok(file_state(systemd, unit).await? != UnitFileState::Missing)
+}
+
+/// Returns what the unit files say about a unit. Loads no unit.
+pub(super) async fn file_state(systemd: &Systemd, unit: &str) -> Result<UnitFileState, HostError> {
     match systemd.manager.get_unit_file_state(unit).await {
-        Ok(state) => Ok(state != "not-found"),
-        Err(error) if is_missing_file(&error) || is_systemd_error(&error, ".NoSuchUnit") => Ok(false),
+        Ok(state) => Ok(file_state_named(&state)),
+        Err(error) if is_missing_file(&error) || is_systemd_error(&error, ".NoSuchUnit") => Ok(UnitFileState::Missing),
         Err(error) => Err(unit_error(unit)(error)),
+    }
+}
+
+/// Maps a state of `systemctl is-enabled`. A unit that is enabled until the next boot does not start at every boot; a state without links
+/// of the unit's own (`static`, `generated`, `bad`) starts nothing at boot.
+fn file_state_named(state: &str) -> UnitFileState {
+    match state {
+        "enabled" => UnitFileState::Enabled,
+        "masked" | "masked-runtime" => UnitFileState::Masked,
+        "not-found" => UnitFileState::Missing,
+        _ => UnitFileState::Disabled,
     }
 }
 
@@ -158,6 +177,19 @@ mod tests {
         assert!(!known.is_idle());
         known.apply(Properties { job: Some((0, zbus::OwnedObjectPath::try_from("/").unwrap())), ..changed("failed") });
         assert!(known.is_idle());
+    }
+
+    #[test]
+    fn only_permanently_enabled_unit_starts_at_every_boot() {
+        for (state, expected) in [
+            ("enabled", UnitFileState::Enabled),
+            ("enabled-runtime", UnitFileState::Disabled),
+            ("static", UnitFileState::Disabled),
+            ("masked-runtime", UnitFileState::Masked),
+            ("not-found", UnitFileState::Missing),
+        ] {
+            assert_eq!(file_state_named(state), expected, "{state}");
+        }
     }
 
     #[test]

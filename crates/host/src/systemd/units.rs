@@ -1,4 +1,4 @@
-//! Changes to units: start, stop, enable, disable, reset.
+//! Changes to units: start, stop, enable, disable, unmask, reset.
 
 use super::{
     bus::{Systemd, bus_error, is_missing_file, is_systemd_error, unit_error},
@@ -61,6 +61,19 @@ pub(super) async fn disable(systemd: &Systemd, unit: &str) -> Result<Changed, Ho
         Err(error) if is_missing_file(&error) || is_systemd_error(&error, ".NoSuchUnit") => Ok(Changed::No),
         Err(error) => Err(unit_error(unit)(error)),
     }
+}
+
+/// Lifts the permanent mask and the one until the next boot.
+pub(super) async fn unmask(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
+    let mut lifted = 0;
+    for until_next_boot in [false, true] {
+        match systemd.manager.unmask_unit_files(&[unit], until_next_boot).await {
+            Ok(changes) => lifted += changes.len(),
+            Err(error) if is_missing_file(&error) || is_systemd_error(&error, ".NoSuchUnit") => {}
+            Err(error) => return Err(unit_error(unit)(error)),
+        }
+    }
+    reload_if_changed(systemd, lifted > 0).await
 }
 
 /// Reloads systemd if links changed, because they take effect only then; `systemctl` does the same.

@@ -105,11 +105,24 @@ fn backoff_sets_the_wake_time() {
 
 #[test]
 fn a_cancelled_operation_lets_running_steps_end_and_starts_no_other() {
-    let steps = [step("a", &[], StepState::Running), step("b", &[], StepState::Pending)];
+    let with_effect = |step: StepProgress| {
+        let action = StepAction::ClusterCall { call: "call".into() };
+        StepProgress { spec: StepSpec { action, ..step.spec }, ..step }
+    };
+    let steps = [step("a", &[], StepState::Running), with_effect(step("b", &[], StepState::Pending))];
     let next = schedule(&steps, true, NOW);
     assert_eq!((next.run.len(), keys(&next.skip), next.ending), (0, vec!["b"], None));
     let ended = [step("a", &[], StepState::Cancelled), step("b", &[], StepState::Skipped)];
     assert_eq!(schedule(&ended, true, NOW).ending, Some(Ending::Cancelled));
+}
+
+#[test]
+fn a_cancelled_operation_reaches_the_milestones_whose_needs_were_met() {
+    let of = |state| [step("a", &[], state), step("done", &["a"], StepState::Pending)];
+    let next = schedule(&of(StepState::Running), true, NOW);
+    assert_eq!((next.run.len(), next.skip.len(), next.ending), (0, 0, None), "the running step may succeed");
+    assert_eq!(keys(&schedule(&of(StepState::Succeeded), true, NOW).run), ["done"]);
+    assert_eq!(keys(&schedule(&of(StepState::Cancelled), true, NOW).skip), ["done"]);
 }
 
 #[test]

@@ -29,9 +29,10 @@ fn member(state: MemberState, health: Health) -> MemberView {
             allocation: AllocationId::from_uuid(uuid(2)),
             node: NodeId::from_uuid(uuid(3)),
         },
-        machine: MachineView { name: name("gpu-1"), address: "10.0.0.1".into() },
+        machine: MachineView { name: name("gpu-1"), address: "10.0.0.1".into(), clock_skew_seconds: None },
         state,
         health,
+        fault: None,
         touched: true,
     }
 }
@@ -41,6 +42,7 @@ fn workload(members: Vec<MemberView>) -> WorkloadView {
         id: WorkloadId::from_uuid(uuid(4)),
         project: ProjectId::from_uuid(uuid(5)),
         name: name("train"),
+        lifecycle: Lifecycle::Running,
         config: Value::Null,
         release: ReleaseView { version: "1".into(), artifacts: Vec::new() },
         members,
@@ -188,6 +190,15 @@ fn recovery_follows_the_worst_fault() {
 }
 
 #[test]
+fn recovery_of_each_class_is_that_of_its_situation() {
+    for class in FaultClass::ALL {
+        let failed = member(MemberState::Failed { since: SINCE, fault: fault(*class) }, Health::Failed);
+        let recovery = of(OperationKind::AddMember, OperationState::NeedsAttention, &[], vec![failed]).recovery;
+        assert_eq!(crate::recovery::situation(recovery).class, Some(*class));
+    }
+}
+
+#[test]
 fn fault_of_a_workload_follows_failed_steps_and_the_end_of_the_operation() {
     let (earlier, later) = (fault(FaultClass::Manual), fault(FaultClass::Terminal));
     let operation_step = [step("p", StepState::Failed, FailureScope::Operation)];
@@ -218,7 +229,7 @@ fn fault_of_a_workload_follows_failed_steps_and_the_end_of_the_operation() {
 fn member_that_a_cancelled_operation_left_unfinished_has_a_fault() {
     let of = |state, kind| {
         let member = member(state, Health::Progressing);
-        cancelled_member(&member, kind, &workload(vec![member.clone()]))
+        unfinished_member(&member, kind, None, &workload(vec![member.clone()]))
     };
     use {MemberState as S, OperationKind as K};
     let unfinished = of(S::Preparing { since: SINCE }, K::Deploy).expect("a fault");

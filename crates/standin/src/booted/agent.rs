@@ -1,35 +1,33 @@
 //! `rke2 agent` on a booted machine: joins, then runs containerd, kubelet and kube-proxy behind the agent's own load balancer.
 
+use std::sync::Arc;
+
 use super::cluster::Cluster;
 use super::node::{self, Node};
 use super::{load_balancer, registration, static_pods};
-use crate::agent::{log_kubelet_exits_forever, report_ready};
+use crate::agent::report_ready;
 use crate::api_client::join_host_port;
-use crate::faults::{Fault, Faults};
+use crate::faults::{Faults, Stage};
 use crate::identity::Identity;
 use crate::identity::LOAD_BALANCER;
 use crate::join::{Join, Joined};
 use crate::settings::{APISERVER_PORT, Settings};
 
 /// Runs until the process is stopped by a signal; an error is fatal.
-pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings, faults: Arc<Faults>) -> anyhow::Result<()> {
     let join = Join::new(&settings, &faults)?;
     let node = Node::prepare(&settings)?;
     // Written again once the apiserver is known, as in RKE2.
     settings.paths.remove_pod_manifest("kube-proxy")?;
     let joined = join.run().await?;
     let (cluster, identity) = prepare_connections(&settings, &join, joined).await?;
-    if faults.has(Fault::KubeletExited) {
-        log_kubelet_exits_forever().await;
-    }
-    let containerd = node.start_containerd(&settings).await?;
+    faults.hold_at(Stage::Joined).await;
+    let containerd = node.start_containerd(&settings, &faults).await?;
     let work = async {
         static_pods::write_proxy(&settings, &cluster)?;
         node.start_kubelet(&settings, &cluster)?;
         registration::complete(&settings, &identity).await?;
-        if !faults.has(Fault::NeverReady) {
-            report_ready(&settings)?;
-        }
+        report_ready(&settings, &faults)?;
         std::future::pending::<anyhow::Result<()>>().await
     };
     tokio::select! {

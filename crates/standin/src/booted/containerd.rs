@@ -8,12 +8,15 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::child::{self, Child};
 use super::images;
 use super::machine::{Cgroups, Machine};
+use crate::faults::{Faults, Stage};
 use crate::log;
 use crate::paths::{self, CONTAINERD_SOCKET, HostPaths};
 use crate::settings::Settings;
 use crate::version::image;
 
 const STATE: &str = "/run/k3s/containerd";
+/// Configuration of a fault: containerd finds no CNI plugin, so the kubelet reports that none is initialized.
+const NO_NETWORK: &str = "\n[plugins.'io.containerd.cri.v1.runtime'.cni]\nconf_dir = \"/run/k3s/no-cni\"\n";
 /// Interval between probes for the socket of a starting containerd.
 const PROBE_EVERY: Duration = Duration::from_millis(20);
 
@@ -24,14 +27,23 @@ pub(super) struct Containerd {
 
 impl Containerd {
     /// Starts containerd, waits until its socket accepts connections, and imports the preloaded images.
-    pub(super) async fn start(settings: &Settings, machine: &Machine, bin: &Utf8Path) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        settings: &Settings,
+        faults: &Faults,
+        machine: &Machine,
+        bin: &Utf8Path,
+    ) -> anyhow::Result<Self> {
         let host = &settings.paths;
         let configuration = host.data("agent/etc/containerd/config.toml");
         paths::make_dir(&host.data("agent/etc/containerd"), 0o700)?;
         paths::make_dir(&host.data("agent/containerd"), 0o711)?;
         paths::make_dir(STATE.into(), 0o711)?;
         let snapshotter = snapshotter(settings, machine);
-        paths::write(&configuration, 0o600, configure(host, machine, bin, snapshotter))?;
+        let mut text = configure(host, machine, bin, snapshotter);
+        if faults.strike_at(Stage::Network) {
+            text.push_str(NO_NETWORK);
+        }
+        paths::write(&configuration, 0o600, text)?;
         let log = host.data("agent/containerd/containerd.log");
         log::info!("Logging containerd to {log}");
         let program = bin.join("containerd");

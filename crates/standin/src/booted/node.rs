@@ -7,6 +7,7 @@ use super::containerd::Containerd;
 use super::machine::Machine;
 use super::{kubelet, runtime_image, system};
 use crate::api_client::join_host_port;
+use crate::faults::Faults;
 use crate::identity::Identity;
 use crate::paths::{self, HostPaths};
 use crate::pki::Leaf;
@@ -31,8 +32,8 @@ impl Node {
     }
 
     /// Starts containerd and imports the preloaded images.
-    pub(super) async fn start_containerd(&self, settings: &Settings) -> anyhow::Result<Containerd> {
-        Containerd::start(settings, &self.machine, &self.bin).await
+    pub(super) async fn start_containerd(&self, settings: &Settings, faults: &Faults) -> anyhow::Result<Containerd> {
+        Containerd::start(settings, faults, &self.machine, &self.bin).await
     }
 
     /// Starts the kubelet.

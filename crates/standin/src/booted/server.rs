@@ -1,29 +1,29 @@
 //! `rke2 server` on a booted machine: starts containerd and kubelet, then the control plane as static pods, each once its dependency is
 //! healthy, and applies network and DNS as manifests.
 
+use std::sync::Arc;
+
 use camino::Utf8PathBuf;
 
 use super::cluster::Cluster;
 use super::node::{self, Node};
 use super::{apply, manifests, registration, static_pods};
 use crate::control_plane::{self, ControlPlane};
-use crate::faults::{Fault, Faults};
+use crate::faults::{Faults, Stage};
 use crate::identity::Identity;
 use crate::server::{self, ServerContext, etcd_healthy, wait_until};
 use crate::server_nodes::{self, OwnNode};
 use crate::settings::Settings;
-use crate::{agent, log, server_files};
+use crate::{log, server_files};
 
 /// Runs until the process is stopped by a signal; an error is fatal.
-pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings, faults: Arc<Faults>) -> anyhow::Result<()> {
     let node = Node::prepare(&settings)?;
     let server = ServerContext::open(&settings).await?;
-    if faults.has(Fault::KubeletExited) {
-        agent::log_kubelet_exits_forever().await;
-    }
+    server::hold_before_core(&faults).await;
     // Written again once the apiserver is ready, as in RKE2.
     settings.paths.remove_pod_manifest("kube-proxy")?;
-    let containerd = node.start_containerd(&settings).await?;
+    let containerd = node.start_containerd(&settings, &faults).await?;
     let work = bring_up(&settings, &faults, &server, &node);
     tokio::select! {
         result = work => result?,
@@ -32,12 +32,17 @@ pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()
     Ok(())
 }
 
-async fn bring_up(settings: &Settings, faults: &Faults, server: &ServerContext, node: &Node) -> anyhow::Result<()> {
+async fn bring_up(
+    settings: &Settings,
+    faults: &Arc<Faults>,
+    server: &ServerContext,
+    node: &Node,
+) -> anyhow::Result<()> {
     let cluster = Cluster::of(settings);
     let identity = server::own_identity(settings, &server.files)?;
     node::write_credentials(&settings.paths, &identity, &server.files.proxy)?;
     let plane = control_plane::layout(settings, &node.bin);
-    if !faults.has(Fault::EtcdNeverReady) {
+    if !faults.strike_at(Stage::ControlPlane) {
         static_pods::write(settings, &plane.etcd)?;
     }
     node.start_kubelet(settings, &cluster)?;
@@ -49,22 +54,18 @@ async fn bring_up(settings: &Settings, faults: &Faults, server: &ServerContext, 
     server::check_own_password(settings, server).await?;
     server.core_ready.send_replace(true);
     tokio::spawn(server_nodes::follow(server.admin.clone(), OwnNode::new(settings)));
-    if !faults.has(Fault::NeverReady) {
-        server::report_ready(settings)?;
-    }
+    server::report_ready(settings, faults)?;
     finish(settings, faults, node, &cluster, &identity).await
 }
 
 async fn start_core(
     settings: &Settings,
-    faults: &Faults,
+    faults: &Arc<Faults>,
     server: &ServerContext,
     plane: &ControlPlane,
 ) -> anyhow::Result<()> {
     log::info!("Managed etcd cluster initializing");
-    if faults.has(Fault::EtcdNeverReady) {
-        server::wait_for_etcd_forever().await;
-    }
+    faults.hold_at(Stage::ControlPlane).await;
     server::log_join_commands(settings);
     server_files::write_kubeconfig(settings, &server.files)?;
     wait_until("Waiting for etcd server to become available", || etcd_healthy(settings)).await;
@@ -79,13 +80,13 @@ async fn start_core(
 /// Writes and applies the manifests of network and DNS, and completes the server's own KubeNode. Keeps applying changed manifests.
 async fn finish(
     settings: &Settings,
-    faults: &Faults,
+    faults: &Arc<Faults>,
     node: &Node,
     cluster: &Cluster,
     identity: &Identity,
 ) -> anyhow::Result<()> {
     let folder: Utf8PathBuf = settings.paths.data("server/manifests");
-    manifests::write_all(settings, cluster, &node.bin, faults.has(Fault::CniNotInitialized))?;
+    manifests::write_all(settings, cluster, &node.bin, faults.strike_at(Stage::Network))?;
     let applying = async {
         apply::apply_continuously(folder, node.bin.join("kubectl"), settings.paths.cred("admin.kubeconfig")).await;
         Ok(())

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of the node")]
 
+pub(crate) mod kubectl;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -269,4 +271,13 @@ pub(crate) fn succeeded(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
     out.into_owned()
+}
+
+/// Returns when `done` returns true; panics with `what` after `limit`. For states that only a query shows.
+pub(crate) fn until(limit: Duration, what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !done() {
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

@@ -171,6 +171,7 @@ fn key_columns(table: &str) -> &'static [&'static str] {
         "audit" => &["sequence"],
         "sessions" => &["node_id"],
         "node_keys" => &["sha256"],
+        "workload_reports" => &["workload_id"],
         "left_machines" => &["machine_id", "node_id"],
         "idempotency" => &["token_id", "key"],
         "signing_keys" => &["key_id"],

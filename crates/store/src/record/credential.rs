@@ -1,6 +1,6 @@
 //! Records of credentials: API tokens, service accounts, signing keys and authorities.
 
-use gpuaas_model::{CorrelationId, KeyState, Name, ProjectId, Role, ServiceAccountId, Timestamp, TokenId};
+use gpuaas_model::{CorrelationId, KeyState, Name, ProjectId, Role, ServiceAccountId, Timestamp, TokenId, WorkloadId};
 use serde::{Deserialize, Serialize};
 
 /// An API token. Its secret is known only to its holder.
@@ -19,6 +19,9 @@ pub struct TokenRecord {
     /// The service account that holds the token; absent if a person holds it.
     #[serde(default)]
     pub service_account: Option<ServiceAccountId>,
+    /// The only workload that exists for the holder, if the role acts for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadId>,
     /// When the token was created.
     pub created_at: Timestamp,
     /// When the token expires; absent if it never does.
@@ -87,6 +90,9 @@ pub struct ServiceAccountRecord {
     pub name: Name,
     /// The highest role that its tokens may have.
     pub role: Role,
+    /// The workload that it controls, if the role acts for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadId>,
     /// When the service account was created.
     pub created_at: Timestamp,
     /// When the service account was deleted; its tokens are invalid from then on.

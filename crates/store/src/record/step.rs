@@ -26,6 +26,8 @@ struct StoredStep {
     after: Vec<StepKey>,
     begins: Option<MemberEvent>,
     ends: Option<MemberEvent>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    spares_member: bool,
     deadline_ms: u64,
     retry: StoredRetry,
     scope: StoredScope,
@@ -78,6 +80,7 @@ impl From<StepSpec> for StoredStep {
             after,
             on_first_start: begins,
             on_success: ends,
+            spares_member,
             deadline_ms,
             retry,
             scope,
@@ -99,13 +102,26 @@ impl From<StepSpec> for StoredStep {
         };
         let Retry { attempts_max, base_ms, cap_ms } = retry;
         let retry = StoredRetry { attempts_max, base_ms, cap_ms };
-        Self { key, phase, member, action, needs, after, begins, ends, deadline_ms, retry, scope }
+        Self { key, phase, member, action, needs, after, begins, ends, spares_member, deadline_ms, retry, scope }
     }
 }
 
 impl From<StoredStep> for StepSpec {
     fn from(step: StoredStep) -> Self {
-        let StoredStep { key, phase, member, action, needs, after, begins, ends, deadline_ms, retry, scope } = step;
+        let StoredStep {
+            key,
+            phase,
+            member,
+            action,
+            needs,
+            after,
+            begins,
+            ends,
+            spares_member,
+            deadline_ms,
+            retry,
+            scope,
+        } = step;
         let action = match action {
             StoredAction::NodeTask { node, task } => StepAction::NodeTask { node, task },
             StoredAction::ClusterCall { call } => StepAction::ClusterCall { call },
@@ -132,6 +148,7 @@ impl From<StoredStep> for StepSpec {
             after,
             on_first_start: begins,
             on_success: ends,
+            spares_member,
             deadline_ms,
             retry,
             scope,
@@ -176,7 +193,8 @@ mod tests {
         ];
         let actions = actions.into_iter().map(|action| with("action", action));
         let scopes = ["operation", "member"].into_iter().map(|scope| with("scope", json!(scope)));
-        for stored in actions.chain(scopes).chain([step()]) {
+        let sparing = with("spares_member", json!(true));
+        for stored in actions.chain(scopes).chain([step(), sparing]) {
             assert_eq!(rewritten(&stored), stored);
         }
     }

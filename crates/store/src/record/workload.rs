@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use gpuaas_model::{
     AccessGrantId, Endpoint, Fault, Health, Lifecycle, MemberId, MemberPlace, MemberState, Name, OperationId, Progress,
-    ProjectId, Recovery, SecretId, Timestamp, WorkloadId,
+    ProjectId, Recovery, SecretId, ServiceAccountId, Timestamp, WorkloadId,
 };
-use gpuaas_planner::status::Status;
+use gpuaas_planner::{
+    report::{CountedReport, Judgment, MemberReport, ReportedStatus},
+    status::Status,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -43,6 +46,9 @@ pub struct WorkloadRecord {
     pub endpoints: Vec<Endpoint>,
     /// Facts that steps reported, by name.
     pub facts: BTreeMap<String, Value>,
+    /// What the workload's controller reported about the present generation; absent if nothing counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<ReportedStatus>,
     /// Raised by every accepted change of the desired state.
     pub generation: u64,
     /// The last generation that was applied completely.
@@ -109,6 +115,9 @@ pub struct MemberRecord {
     pub health: Health,
     /// The reason for the health, where the state does not give one.
     pub fault: Option<Fault>,
+    /// What the workload's controller reported about it; absent if nothing counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<CountedReport>,
     /// Whether its installation was begun. From then on, files on the node are its own and not those of an earlier
     /// installation.
     #[serde(default)]
@@ -126,6 +135,68 @@ impl MemberRecord {
     pub fn name(&self) -> String {
         format!("{}-{}", self.component_key, self.ordinal)
     }
+
+    /// Returns the platform's own judgment, without what a controller reported.
+    pub fn own_judgment(&self) -> Judgment {
+        match &self.reported {
+            Some(counted) => counted.own.clone(),
+            None => Judgment { health: self.health, fault: self.fault.clone() },
+        }
+    }
+
+    /// Sets the platform's own judgment. What a controller reported still counts beside it.
+    pub fn set_own_judgment(&mut self, own: Judgment) {
+        match self.reported.take() {
+            Some(counted) => self.count(CountedReport { own, ..counted }),
+            None => (self.health, self.fault) = (own.health, own.fault),
+        }
+    }
+
+    /// Sets what the controller of the workload named `workload` reported; `None` leaves the platform's own judgment alone.
+    pub fn set_report(&mut self, report: Option<MemberReport>, workload: &Name) {
+        let own = self.own_judgment();
+        self.reported = None;
+        match report {
+            Some(report) => {
+                let reported = report.judgment(&self.name(), workload);
+                self.count(CountedReport { report, reported, own });
+            }
+            None => (self.health, self.fault) = (own.health, own.fault),
+        }
+    }
+
+    /// Forgets what a controller reported.
+    pub fn forget_report(&mut self) {
+        if let Some(counted) = self.reported.take() {
+            (self.health, self.fault) = (counted.own.health, counted.own.fault);
+        }
+    }
+
+    fn count(&mut self, counted: CountedReport) {
+        let Judgment { health, fault } = Judgment::worse(&counted.own, &counted.reported).clone();
+        (self.health, self.fault, self.reported) = (health, fault, Some(counted));
+    }
+}
+
+/// The last report of a workload's controller. What it says is with the workload and its members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadReportRecord {
+    /// The workload.
+    pub workload: WorkloadId,
+    /// The controller's service account.
+    pub account: ServiceAccountId,
+    /// The account's name, as audit records show it.
+    pub by: String,
+    /// The generation of the workload that the report is about.
+    pub generation: u64,
+    /// The number of the report within its generation; absent if the controller does not count.
+    pub sequence: Option<u64>,
+    /// SHA-256 of the report, 64 hex digits.
+    pub content: String,
+    /// When this account first reported.
+    pub since: Timestamp,
+    /// When the last report came; equal reports within a short time leave it unchanged.
+    pub reported_at: Timestamp,
 }
 
 /// A sealed secret. It is opened only outside of the store.

@@ -20,6 +20,7 @@ use crate::{
         AccessGrantRecord, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuthorityRecord,
         EnrollmentRecord, IdempotencyRecord, MemberRecord, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
         ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+        WorkloadReportRecord,
     },
     record_verifier::RecordProof,
     sealing_record::SealingRecord,
@@ -232,6 +233,11 @@ fn plain(table: &str, row: &Row) -> Result<(), StoreError> {
             check_optional_column(row, "allocation_id", of.place.allocation())?;
             check_optional_column(row, "node_id", of.place.node())?;
             check_column(row, "state", of.state.name())
+        }
+        "workload_reports" => {
+            let of: WorkloadReportRecord = row.record("doc")?;
+            check_column(row, "workload_id", of.workload)?;
+            check_column(row, "service_account_id", of.account)
         }
         "access_grants" => {
             let of: AccessGrantRecord = row.record("doc")?;

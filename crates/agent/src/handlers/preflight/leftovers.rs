@@ -8,7 +8,6 @@ use gpuaas_model::Check;
 use gpuaas_wire::task::{Finding, Severity};
 
 use super::{
-    super::residue::protocol,
     HostSnapshot, looks_at_ports,
     report::{Report, blocking, listed, warning, with_evidence},
 };
@@ -54,8 +53,8 @@ fn ports(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
 }
 
 fn taken(snapshot: &HostSnapshot<'_>, of: Protocol, port: u16) -> Finding {
-    let (name, flag) = (protocol(of), if of == Protocol::Tcp { 't' } else { 'u' });
-    let detail = format!("port {port} ({name}) is already in use");
+    let flag = if of == Protocol::Tcp { 't' } else { 'u' };
+    let detail = format!("port {port} ({of}) is already in use");
     let fix = format!("find the process (ss -ln{flag}p 'sport = :{port}') and stop it");
     let there = snapshot.listeners.iter().filter(|listener| listener.protocol == of && listener.address.port() == port);
     let listening = there.map(|listener| match &listener.process {

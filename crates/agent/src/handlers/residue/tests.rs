@@ -54,7 +54,7 @@ fn only_matching_links_rules_and_listeners_are_reported() {
     let process = test_host::process_of("/usr/bin/socat");
     let at: SocketAddr = "10.4.0.7:6443".parse().unwrap();
     let held = listener(Protocol::Tcp, &at.to_string(), Some(process));
-    assert_eq!(describe(&held), "6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)");
+    assert_eq!(held.to_string(), "6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)");
 }
 
 #[test]

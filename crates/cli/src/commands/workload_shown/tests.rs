@@ -64,26 +64,27 @@ fn residue_is_listed_for_each_node_also_if_nothing_is_left() {
 }
 
 #[test]
-fn decommission_names_the_nodes_that_lose_data_and_the_order_of_its_steps() {
-    let preview: Preview = serde_json::from_value(json!({
-        "kind": "decommission", "promises": [], "not_promised": [],
-        "members": [{ "name": "server-1", "allocation": "a", "node": "n", "node_name": "gpu-1" }],
-        "steps": [
-            { "key": "server-1/stop", "phase": "server_removing", "needs": [], "deadline_ms": 180_000 },
-            { "key": "server-1/uninstall", "phase": "server_removing", "needs": [], "after": ["server-1/stop"], "deadline_ms": 180_000 },
-        ],
-    }))
-    .expect("a preview");
-    assert_eq!(removal(&preview, "train", None).act, "decommission workload train");
-    let loss = removal(&preview, "train", Some("other"));
-    assert_eq!(loss.act, "decommission workload train of project other");
-    assert_eq!(loss.lost, "Its cluster and all data in it are deleted from gpu-1.");
-    insta::assert_snapshot!(loss.details.as_str(), @r"
-    It would remove
-      server-1 on gpu-1
-      PHASE            STEP                DEADLINE  AFTER
-      server_removing  server-1/stop       180 s
-      server_removing  server-1/uninstall  180 s     server-1/stop
+fn drained_members_are_counted_and_explained_and_removed_ones_hidden() {
+    let drained = json!({
+        "members_ready": 2, "member_states": { "drained": 1, "ready": 2 }, "actions": ["uncordon_member", "remove_member"],
+    });
+    let train = workload("train", "active", drained);
+    assert_eq!(members(&train), "2/3, 1 drained");
+    let member = |name: &str, state: &str| json!({ "name": name, "node": "n", "node_name": "gpu-1", "state": state, "health": "healthy" });
+    let members = [member("server-1", "ready"), member("agent-1", "removed"), member("agent-2", "drained")];
+    let detail = WorkloadDetail {
+        controller: None,
+        workload: train,
+        members: members.into_iter().map(|member| serde_json::from_value(member).expect("a member")).collect(),
+        operation: None,
+    };
+    insta::assert_snapshot!(described(&detail, None, " --project ml").as_str(), @r"
+    train   healthy · usable · 2 of 3 members ready · rke2 v1.36.3+rke2r1 · https://10.4.0.7:6443
+    NEXT     agent-2 accepts no new work; remove it: gpuaas workload remove-member train agent-2 --project ml; or use it again: gpuaas workload uncordon-member train agent-2 --project ml
+    ACTIONS  uncordon-member, remove-member
+    NAME      NODE   STATE    HEALTH
+    server-1  gpu-1  ready    healthy
+    agent-2   gpu-1  drained  healthy
     ");
 }
 
@@ -106,6 +107,7 @@ fn degraded_workload_is_shown_with_fault_evidence_and_next_action() {
             .map(|member| serde_json::from_value(member).expect("a member"))
             .collect(),
         operation: None,
+        controller: None,
     };
     insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
     train   degraded · usable · 2 of 3 members ready · rke2 v1.36.3+rke2r1 · https://10.4.0.7:6443
@@ -134,6 +136,7 @@ fn cancelled_workload_has_no_health_is_not_usable_and_explains_itself_once() {
         workload: workload("train", "needs_attention", cancelled),
         members: vec![serde_json::from_value(member).expect("a member")],
         operation: None,
+        controller: None,
     };
     insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
     train   cancelled · 0 of 1 members ready · rke2 v1.36.3+rke2r1
@@ -153,6 +156,7 @@ fn newest_operation_is_shown_with_its_parameters() {
         workload: workload("train", "active", json!({ "endpoint": null })),
         members: Vec::new(),
         operation: None,
+        controller: None,
     };
     let operation = json!({
         "operation": {
@@ -173,6 +177,7 @@ fn requested_cancellation_is_shown_until_the_operation_ends() {
         workload: workload("train", "needs_attention", json!({ "endpoint": null })),
         members: Vec::new(),
         operation: None,
+        controller: None,
     };
     let shown = |ended_at: Option<&str>| {
         let operation = json!({
@@ -191,4 +196,28 @@ fn requested_cancellation_is_shown_until_the_operation_ends() {
     assert!(of_operation.contains(" · running (cancellation requested) · "), "{of_operation}");
     let (of_workload, of_operation) = shown(Some("2026-01-01T00:00:01.000Z"));
     assert!(!of_workload.contains("cancellation") && !of_operation.contains("cancellation"), "{of_operation}");
+}
+
+#[test]
+fn report_of_a_controller_is_shown_with_its_author_and_generation() {
+    let report = |current: bool| {
+        json!({
+            "by": "service-account/watcher", "generation": 3, "current": current, "phase": "ready",
+            "progress": { "completed": 3, "total": 5 }, "since": "2026-01-01T00:00:00.000Z",
+            "reported_at": "2026-01-01T00:00:00.000Z",
+        })
+    };
+    let shown = |current: bool| {
+        let detail = WorkloadDetail {
+            workload: workload("train", "active", json!({ "endpoint": null })),
+            members: Vec::new(),
+            operation: None,
+            controller: Some(serde_json::from_value(report(current)).expect("a report")),
+        };
+        described(&detail, None, "").as_str().to_owned()
+    };
+    let text = shown(true);
+    assert!(text.contains("\nREPORTED by service-account/watcher since 2026-01-01T00:00:00.000Z · last "), "{text}");
+    assert!(text.contains(" ago · generation 3 · phase ready · 3/5\n"), "{text}");
+    assert!(shown(false).contains("generation 3 (earlier than the present one, so nothing of it counts)"));
 }

@@ -105,7 +105,7 @@ pub(crate) fn facts() -> Value {
 }
 
 pub(crate) fn hello(connection: ConnectionKind) -> Hello {
-    let supported = |task: &TaskType| TaskSupport { task: task.as_str().to_owned(), schemas: vec![1] };
+    let supported = |task: &TaskType| TaskSupport { task: task.as_str().to_owned(), schemas: vec![1, 2] };
     Hello {
         agent_version: "0.1.0".into(),
         protocols: vec![PROTOCOL],

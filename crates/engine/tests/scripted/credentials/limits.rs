@@ -20,6 +20,7 @@ pub(super) fn record(number: u128, project: Option<ProjectId>, expires_at: Times
         role: Role::Viewer,
         project,
         service_account: None,
+        workload: None,
         created_at: Timestamp::from_millis(0),
         expires_at: Some(expires_at),
         revoked_at: None,
@@ -60,7 +61,8 @@ async fn project_has_at_most_a_thousand_valid_tokens() {
         code_and_has_next(token::create(&engines.engine, &admin(), ask(ours)).await),
         (Code::LimitReached, true)
     );
-    let account = service_account::create(&engines.engine, &admin(), ours, "ci".parse().unwrap(), Role::Viewer).await;
+    let account =
+        service_account::create(&engines.engine, &admin(), ours, "ci".parse().unwrap(), (Role::Viewer, None)).await;
     let account = account.expect("made").name;
     let of_account = service_account::create_token(&engines.engine, &admin(), ours, &account, Some(60)).await;
     assert_eq!(code_and_has_next(of_account), (Code::LimitReached, true));
@@ -75,7 +77,7 @@ async fn project_has_at_most_a_hundred_service_accounts() {
     let ours = project::create(&engines.engine, &admin(), "ours".parse().unwrap()).await.unwrap().id;
     let make = async |number: u32| {
         let name = format!("ci-{number}").parse().unwrap();
-        service_account::create(&engines.engine, &admin(), ours, name, Role::Viewer).await
+        service_account::create(&engines.engine, &admin(), ours, name, (Role::Viewer, None)).await
     };
     for number in 0..100 {
         make(number).await.expect("within the limit");

@@ -2,7 +2,7 @@
 
 use gpuaas_engine::{
     Caller, CommandError, Precondition,
-    commands::{access, logs, placement, project, service_account, token, workload},
+    commands::{access, diff, logs, placement, project, service_account, token, workload},
 };
 use gpuaas_model::{
     Code, Coded, Health, Lifecycle, OperationKind, Principal, Progress, ProjectId, Recovery, Role, WorkloadId,
@@ -43,6 +43,7 @@ async fn workload_of(engines: &Engines, project: ProjectId) -> WorkloadId {
         fault: None,
         endpoints: Vec::new(),
         facts: Default::default(),
+        reported: None,
         generation: 1,
         observed_generation: 1,
         revision: 1,
@@ -67,11 +68,11 @@ async fn other_project_is_not_found_by_any_command() {
     let (ours, theirs) = (made(&engines, "ours").await, made(&engines, "theirs").await);
     let (engine, other_tenant) = (&engines.engine, admin_of(theirs));
     let ci = || "ci".parse().unwrap();
-    service_account::create(engine, &admin(), ours, ci(), Role::Viewer).await.expect("made");
+    service_account::create(engine, &admin(), ours, ci(), (Role::Viewer, None)).await.expect("made");
 
     let new = token::NewToken { name: "t".to_owned(), role: Role::Viewer, project: Some(ours), ttl_seconds: None };
     assert_not_found("a token of a project", ours, token::create(engine, &other_tenant, new).await);
-    let robot = service_account::create(engine, &other_tenant, ours, "cd".parse().unwrap(), Role::Viewer).await;
+    let robot = service_account::create(engine, &other_tenant, ours, "cd".parse().unwrap(), (Role::Viewer, None)).await;
     assert_not_found("a project's new account", ours, robot);
     assert_not_found(
         "a project's accounts",
@@ -113,6 +114,11 @@ async fn workload_of_another_project_is_not_found_by_any_command() {
     assert_not_found("a plan of an operation", id, preview);
     assert_not_found("an operation", id, workload::start_operation(engine, &other_tenant, id, &seen, request).await);
     assert_not_found("resuming", id, workload::resume(engine, &other_tenant, id, &seen).await);
+    let preview = workload::preview_resume(engine, &other_tenant, id, &seen).await;
+    assert_not_found("a plan of resuming", id, preview);
+    let preview = workload::preview_decommission(engine, &other_tenant, id, &seen).await;
+    assert_not_found("a plan of decommissioning", id, preview);
+    assert_not_found("a comparison", id, diff::compare(engine, &other_tenant, id).await);
     assert_not_found("a description of access", id, access::describe(engine, &other_tenant, id).await);
     assert_not_found(
         "a kubeconfig",
@@ -120,6 +126,8 @@ async fn workload_of_another_project_is_not_found_by_any_command() {
         access::deliver(engine, &other_tenant, id, access::DeliveryRequest::default()).await,
     );
     assert_not_found("a journal", id, logs::open(engine, &other_tenant, id, "server-1", None).await);
+    let selection = logs::LogSelection::default();
+    assert_not_found("logs", id, logs::open_workload(engine, &other_tenant, id, &selection).await);
     access::describe(engine, &admin_of(ours), id).await.expect("its own admin sees it");
 }
 

@@ -3,8 +3,10 @@
 mod abandoned;
 mod calls;
 mod cancelling;
+mod comparisons;
 mod failing;
 mod missed_hints;
 mod outputs;
 mod parameters;
+mod plans;
 mod succeeding;

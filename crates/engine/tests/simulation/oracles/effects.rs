@@ -27,6 +27,15 @@ pub(super) fn check(simulation: &Simulation, rows: &Rows, violations: &mut Vec<S
     }
 }
 
+/// Checks that a deployment made every change once, plus at most once per failed attempt.
+pub(super) fn check_times(simulation: &Simulation, rows: &Rows, violations: &mut Vec<String>) {
+    for node in simulation.nodes() {
+        let of_node: BTreeMap<TaskId, &TaskRecord> =
+            rows.tasks.iter().filter(|task| task.node == node.id).map(|task| (task.id, task)).collect();
+        NodeCheck { node, tasks: &of_node, violations }.check_times();
+    }
+}
+
 struct NodeCheck<'a> {
     node: &'a Node,
     tasks: &'a BTreeMap<TaskId, &'a TaskRecord>,
@@ -50,6 +59,9 @@ impl NodeCheck<'_> {
             };
             self.require(agree, format!("{} {id} is {}, and the ledger says {ended:?}", task.task_type, task.state));
         }
+    }
+
+    fn check_times(&mut self) {
         let effects = self.node.machine().effects.clone();
         for (task_type, times) in effects {
             let undone = self.unsuccessful(task_type);

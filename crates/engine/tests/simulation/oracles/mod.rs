@@ -4,6 +4,7 @@ pub(crate) mod backups;
 mod effects;
 mod ending;
 mod history;
+mod life;
 mod records;
 mod tenants;
 
@@ -19,7 +20,12 @@ use gpuaas_store::{
 };
 use uuid::Uuid;
 
-use crate::{node::Node, people::Deployed, plane::Plane, simulation::Simulation};
+use crate::{
+    node::Node,
+    people::Deployed,
+    plane::Plane,
+    simulation::{Scenario, Simulation},
+};
 
 /// All rows that the oracles read.
 struct Rows {
@@ -34,11 +40,21 @@ struct Rows {
 }
 
 /// Judges a finished deployment, and returns its events, audit records and tasks as lines for the trace.
-pub(crate) async fn check(simulation: &Arc<Simulation>, deployed: &Deployed) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn check(
+    simulation: &Arc<Simulation>,
+    scenario: Scenario,
+    deployed: &Deployed,
+) -> Result<Vec<String>, StoreError> {
     let rows = Rows::load(simulation, deployed).await?;
     let mut violations = Vec::new();
-    ending::check(&rows, &mut violations);
-    ending::check_placement(simulation, &rows, &mut violations);
+    match scenario {
+        Scenario::OneDeployment | Scenario::TwoTenants => {
+            ending::check(&rows, &mut violations);
+            ending::check_placement(simulation, &rows, &mut violations);
+            effects::check_times(simulation, &rows, &mut violations);
+        }
+        Scenario::WholeLife => life::check(simulation, &rows, &mut violations),
+    }
     ending::check_leases(simulation, &rows, &mut violations).await?;
     records::check(&rows, &mut violations);
     effects::check(simulation, &rows, &mut violations);

@@ -197,8 +197,14 @@ impl Tenant {
             role: Role::ProjectAdmin,
             project: Some(self.project),
             service_account: None,
+            workload: None,
         };
-        Caller { principal, correlation: CorrelationId::from_uuid(self.simulation.uuid()), is_dry_run: false }
+        Caller {
+            principal,
+            correlation: CorrelationId::from_uuid(self.simulation.uuid()),
+            is_dry_run: false,
+            expected_plan: None,
+        }
     }
 
     async fn active_allocations(&self) -> Vec<AllocationId> {

@@ -40,6 +40,7 @@ pub(crate) fn step(operation: &OperationRecord, position: u32) -> StepRecord {
         after: Vec::new(),
         on_first_start: None,
         on_success: None,
+        spares_member: false,
         deadline_ms: 1_000,
         retry: Retry::QUICK,
         scope: FailureScope::Operation,

@@ -1,14 +1,25 @@
 //! The order of the steps: the server first, agents as soon as the server is ready, the kubeconfig as soon as the server permits it.
 
+mod removal;
+mod repair;
+mod service;
+
 use std::time::Duration;
 
-use gpuaas_model::{MemberEvent, MemberId, MemberState, OperationKind, TaskType};
+use gpuaas_model::{Code, MemberEvent, MemberId, MemberState, OperationKind, TaskType};
 use gpuaas_planner::{
     FailureScope, MemberView, OperationRequest, Plan, PlanRefusal, RecordKind, Retry, StepAction, StepKey, StepSpec,
     WorkloadView,
 };
 
-use crate::{call::CallName, manifest::phase, names, operation::Operation, size::ReleaseSize};
+use crate::{
+    call::CallName,
+    manifest::phase,
+    names,
+    operation::{Eviction, Operation},
+    size::ReleaseSize,
+    subjects::named_member,
+};
 
 /// Longest time of each step, without the time that the bytes of its release need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +32,7 @@ pub struct Deadlines {
     pub start: Duration,
     /// From READY=1 to a KubeNode that is Ready: the images of the CNI may still be unpacked.
     pub node_ready: Duration,
-    /// RKE2's uninstall script: measured at 2.3 s.
+    /// RKE2's uninstall script: measured at 2.3 s. Its killall script: 0.4 s.
     pub uninstall: Duration,
 }
 
@@ -45,17 +56,37 @@ pub(crate) fn plan(
     deadlines: &Deadlines,
 ) -> Result<Plan, PlanRefusal> {
     if let Some(member) = workload.members.iter().find(|member| member.place.node().is_none()) {
-        return Err(PlanRefusal::NotNow(format!("{} is on a machine that takes no tasks", member.name)));
+        let detail = format!("{} is on a machine that takes no tasks", member.name);
+        return Err(refuse(
+            Code::StateConflict,
+            detail,
+            &format!("see its members: gpuaas workload show {}", workload.name),
+        ));
     }
-    let planning = Planning { workload, targets, deadlines, size: ReleaseSize::of(&workload.release) };
-    match request.parse()? {
+    let operation: Operation = request.parse()?;
+    let eviction = operation.eviction();
+    let planning = Planning { workload, targets, deadlines, size: ReleaseSize::of(&workload.release), eviction };
+    match operation {
         Operation::Deploy(_) => planning.deploy(),
         Operation::AddMember(_) => Ok(planning.add_members()),
+        Operation::DrainMember(of) => Ok(planning.drain(named_member(workload, &of.member)?)),
+        Operation::UncordonMember(of) => Ok(planning.uncordon(named_member(workload, &of.member)?)),
+        Operation::RemoveMember(of) => Ok(planning.remove(named_member(workload, &of.member)?)),
+        Operation::ReplaceMember(of) => planning.replace(&of.member),
+        Operation::Stop(_) => Ok(planning.stop()),
+        Operation::Start(_) => planning.start(),
+        Operation::Reconcile(_) => Ok(planning.reconcile()),
+        Operation::Repair(_) => planning.repair(),
         Operation::Decommission(_) => Ok(planning.decommission()),
-        Operation::Upgrade(_) | Operation::Restore(_) | Operation::ReplaceMember(_) => {
+        Operation::Upgrade(_) | Operation::Restore(_) => {
             Err(PlanRefusal::Unavailable { app: "rke2".to_owned(), kind: request.kind })
         }
     }
+}
+
+/// Refuses an operation because of the workload's present state.
+fn refuse(code: Code, detail: String, next: &str) -> PlanRefusal {
+    PlanRefusal::refused("kind", code, detail, next)
 }
 
 struct Planning<'a> {
@@ -63,18 +94,18 @@ struct Planning<'a> {
     targets: &'a [MemberId],
     deadlines: &'a Deadlines,
     size: ReleaseSize,
+    eviction: Eviction,
 }
 
 impl Planning<'_> {
     fn deploy(&self) -> Result<Plan, PlanRefusal> {
-        let server = self.workload.component(names::SERVER).next();
-        let server = server.ok_or_else(|| PlanRefusal::NotNow("the workload has no server".to_owned()))?;
+        let server = self.server()?;
         let mut plan = Plan::new(OperationKind::Deploy).then(self.record(
             "placement",
             phase::PLACEMENT_VALIDATED,
             RecordKind::ConfirmPlacement,
         ));
-        if is_ready(server) {
+        if is_serving(server) {
             // A deployment that is retried: its ready server is checked, not bootstrapped again.
             plan = plan.then(self.cluster(CallName::ApiReady, None, phase::SERVER_BOOTSTRAPPING, self.deadlines.short));
         } else {
@@ -85,7 +116,7 @@ impl Planning<'_> {
         let ready = StepKey::named("server-ready");
         plan = plan.then(self.record("server-ready", phase::SERVER_READY_FOR_AGENT_JOIN, RecordKind::Milestone));
         let mut ends = Vec::new();
-        for agent in self.agents().filter(|agent| !is_ready(agent)) {
+        for agent in self.agents().filter(|agent| !is_serving(agent)) {
             let (joined, end) = self.join(plan, agent, &ready);
             plan = joined;
             ends.push(end);
@@ -113,34 +144,6 @@ impl Planning<'_> {
         }
         let mut done = self.record("ready", phase::READY, RecordKind::Milestone);
         done.after = ends;
-        plan.with(done)
-    }
-
-    /// Removes agents first, in parallel. Each step runs however the one before it ended, because a unit that no longer exists cannot be
-    /// stopped.
-    fn decommission(&self) -> Plan {
-        let mut plan = Plan::new(OperationKind::Decommission);
-        let mut ends = Vec::new();
-        for agent in self.agents() {
-            let mut before = Vec::new();
-            for step in self.removal(agent, phase::AGENTS_REMOVING) {
-                let (key, step) = (step.key.clone(), StepSpec { after: before, ..step });
-                plan = plan.with(step);
-                before = vec![key];
-            }
-            ends.extend(before);
-        }
-        for server in self.targeted(names::SERVER) {
-            let mut before = ends.clone();
-            for step in self.removal(server, phase::SERVER_REMOVING) {
-                let (key, step) = (step.key.clone(), StepSpec { after: before, ..step });
-                plan = plan.with(step);
-                before = vec![key];
-            }
-            ends.extend(before);
-        }
-        let mut done = self.record("removed", phase::REMOVED, RecordKind::Milestone);
-        done.needs = ends;
         plan.with(done)
     }
 
@@ -221,23 +224,11 @@ impl Planning<'_> {
         self.deadlines.start.saturating_add(self.size.import_time())
     }
 
-    fn removal(&self, member: &MemberView, phase: &str) -> [StepSpec; 3] {
-        let step = |what, task, deadline| self.task(member, what, task, phase, deadline);
-        [
-            StepSpec {
-                on_first_start: Some(MemberEvent::Remove),
-                scope: FailureScope::Member,
-                ..step("stop", TaskType::Rke2Stop, self.deadlines.uninstall)
-            },
-            StepSpec {
-                scope: FailureScope::Member,
-                ..step("uninstall", TaskType::Rke2Uninstall, self.deadlines.uninstall)
-            },
-            StepSpec {
-                on_success: Some(MemberEvent::Removed),
-                ..step("residue", TaskType::Residue, self.deadlines.short)
-            },
-        ]
+    fn server(&self) -> Result<&MemberView, PlanRefusal> {
+        self.workload.component(names::SERVER).find(|server| server.state != MemberState::Removed).ok_or_else(|| {
+            let next = format!("remove what is left: gpuaas workload decommission {}", self.workload.name);
+            refuse(Code::StateConflict, "the workload has no server".to_owned(), &next)
+        })
     }
 
     fn agents(&self) -> impl Iterator<Item = &MemberView> {
@@ -256,13 +247,18 @@ impl Planning<'_> {
 
     fn cluster(&self, call: CallName, member: Option<&MemberView>, phase: &str, deadline: Duration) -> StepSpec {
         let key =
-            member.map_or_else(|| StepKey::named(call.as_str()), |member| StepKey::of(&member.name, "wait-ready"));
+            member.map_or_else(|| StepKey::named(call.as_str()), |member| StepKey::of(&member.name, call.step_name()));
         step(key, member, phase, StepAction::ClusterCall { call: call.as_str().to_owned() }, deadline)
     }
 
     fn record(&self, key: &str, phase: &str, record: RecordKind) -> StepSpec {
         step(StepKey::named(key), None, phase, StepAction::Record { record }, self.deadlines.short)
     }
+}
+
+/// Returns true if the member needs nothing to serve its role.
+fn is_serving(member: &MemberView) -> bool {
+    matches!(member.state, MemberState::Ready { .. }) && !member.is_unwell()
 }
 
 fn is_ready(member: &MemberView) -> bool {
@@ -279,6 +275,7 @@ fn step(key: StepKey, member: Option<&MemberView>, phase: &str, action: StepActi
         after: Vec::new(),
         on_first_start: None,
         on_success: None,
+        spares_member: false,
         deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
         retry: Retry::QUICK,
         scope: FailureScope::Operation,

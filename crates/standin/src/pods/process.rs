@@ -1,0 +1,95 @@
+//! The process that stands for a pod on a sandbox node.
+//!
+//! As with containerd's shims, the process outlives `rke2`, the kill-all script ends it, and the process table is the only record of running
+//! pods. The process is `rke2` itself under the name [`SHIM`]. It waits for SIGTERM and exits; it runs no container.
+
+use std::collections::HashMap;
+use std::process::{ExitCode, Stdio};
+
+use anyhow::Context as _;
+use camino::Utf8PathBuf;
+use rustix::process::Pid;
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::component::{self, Handle, open_log};
+
+/// The internal command that runs the process.
+pub(crate) const COMMAND: &str = "pod-sandbox";
+/// The program's name in the process table. It begins as containerd's shims do, because the kill-all script finds pods by that.
+pub(super) const SHIM: &str = "containerd-shim-stand-in";
+
+/// Where the pods' processes belong.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Folder of the release's programs.
+    pub(super) bin: Utf8PathBuf,
+    /// The folder that holds every installed release.
+    pub(super) data_root: Utf8PathBuf,
+    /// `/var/log/pods` of this node.
+    pub(super) logs: Utf8PathBuf,
+}
+
+impl Place {
+    /// Returns the running pods of this node: their process IDs by the pods' UIDs.
+    pub(super) fn running(&self) -> anyhow::Result<HashMap<String, Pid>> {
+        let found = component::running(&self.data_root, SHIM)?;
+        Ok(found.into_iter().filter_map(|(pid, line)| Some((uid_in(&line)?.to_owned(), pid))).collect())
+    }
+
+    /// Starts the process of a pod; `log` names its folder below the pods' logs. None if it exited at once.
+    pub(super) fn start(&self, uid: &str, log: &str) -> anyhow::Result<Option<Handle>> {
+        let log = open_log(&self.logs.join(log).join("0.log"))?;
+        // Not `current_exe`: the path of an executable that was replaced in the meantime does not exist.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(self.bin.join(SHIM)).args([COMMAND, "-namespace", "k8s.io", "-id", uid]);
+        // A separate process group, so that a terminal's Ctrl-C reaches only `rke2`.
+        command.env_clear().stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        let mut child = command.spawn().with_context(|| format!("cannot run {SHIM}"))?;
+        let handle = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).and_then(Handle::of);
+        // Collects the exit status, so that no zombie remains while `rke2` runs.
+        tokio::spawn(async move { child.wait().await });
+        Ok(handle)
+    }
+}
+
+/// The pod's UID in the command line of its process.
+fn uid_in(command_line: &[String]) -> Option<&str> {
+    let at = command_line.iter().position(|argument| argument == "-id")?;
+    command_line.get(at + 1).map(String::as_str)
+}
+
+/// Runs in the process: returns after SIGTERM.
+pub(crate) fn run() -> ExitCode {
+    let wait = || -> std::io::Result<()> {
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+            signal(SignalKind::terminate())?.recv().await;
+            Ok(())
+        })
+    };
+    match wait() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            crate::log::fatal!("{COMMAND}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of a pod's log below the pods' logs, named as the kubelet names it.
+pub(super) fn log_folder(namespace: &str, name: &str, uid: &str) -> String {
+    format!("{namespace}_{name}_{uid}/stand-in")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uid_is_the_argument_after_its_option() {
+        let line = |arguments: &[&str]| arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>();
+        assert_eq!(uid_in(&line(&["/d/bin/containerd-shim-stand-in", COMMAND, "-id", "u-1"])), Some("u-1"));
+        assert_eq!(uid_in(&line(&["/d/bin/containerd-shim-stand-in", COMMAND, "-id"])), None);
+        assert_eq!(uid_in(&line(&["/d/bin/etcd"])), None);
+    }
+}

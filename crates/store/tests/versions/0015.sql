@@ -1,0 +1,2 @@
+insert into schema_versions (version, checksum) values (15, '8c5dc9e7934cc6af');
+insert into workload_reports (workload_id, service_account_id, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac120008', '0198c0de-7a3b-7c11-9b54-0242ac12000f', '{"workload":"0198c0de-7a3b-7c11-9b54-0242ac120008","account":"0198c0de-7a3b-7c11-9b54-0242ac12000f","by":"service-account/ci","generation":1,"sequence":7,"content":"5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a","since":1790000000000,"reported_at":1790000060000}');
