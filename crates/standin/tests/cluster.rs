@@ -205,7 +205,7 @@ fn a_deleted_node_comes_back_only_by_a_restart(kubectl: &Kubectl<'_>, agent: &No
     kubectl.run(&["cordon", "a1"]);
     kubectl.run(&["delete", "node", "a1"]);
     kubectl.run(&["wait", "--for=delete", "-n", "kube-system", "secret/a1.node-password.rke2", "--timeout=60s"]);
-    // The kubelet has noticed and goes on.
+    // The kubelet has noticed the deletion and still runs.
     running.line("nodes \\\"a1\\\" not found", Duration::from_secs(20));
     assert!(running.is_running() && !kubectl.run(&["get", "nodes", "-o", "name"]).contains("node/a1"));
     assert!(running.stop().success());

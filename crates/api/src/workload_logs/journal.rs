@@ -197,7 +197,7 @@ impl<C: Connection> JournalReader<C> {
         Some(Read::Line(TimedLine::of_journal(&self.member, &self.unit, line, position)))
     }
 
-    /// Ends a response that reached its limits. A follower goes on after the last line.
+    /// Ends a response that reached its limits. A follower then asks for the lines after the last one.
     fn cut(&mut self) -> Option<Read> {
         let progressed = matches!(&self.state, State::Open(response) if response.progressed);
         if self.range.follow && progressed {

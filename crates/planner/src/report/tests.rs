@@ -102,7 +102,11 @@ fn report_with_an_earlier_sequence_is_refused_within_its_generation() {
     assert_eq!(refused(&with(None), Some(&fifth)), "sequence");
     assert_eq!(check(&with(Some(5)), Some(&last(3, Some(5), true))), Ok(()), "the same report again");
     assert_eq!(check(&with(Some(6)), Some(&fifth)), Ok(()));
-    assert_eq!(check(&with(Some(1)), Some(&last(2, Some(5), false))), Ok(()), "each generation counts anew");
+    assert_eq!(
+        check(&with(Some(1)), Some(&last(2, Some(5), false))),
+        Ok(()),
+        "the sequence starts again with each generation"
+    );
     assert_eq!(check(&with(Some(1)), Some(&last(3, None, false))), Ok(()));
 }
 
