@@ -36,7 +36,7 @@ enum Chore {
     Release(release::ReleaseChore),
     /// Build the packages and archives that machines install, and print their folder.
     Package(package::Options),
-    /// Run the main job on this machine: deploy a cluster on sandbox nodes and use it with kubectl.
+    /// Run the main job on this machine: deploy a cluster on sandbox nodes and use it with kubectl. `--lifecycle` runs all that follows, too.
     Demo(demo::Options),
     /// Manage real nodes on this machine: each a booted systemd with its own network. Needs root.
     #[command(subcommand)]

@@ -50,6 +50,20 @@ pub struct Difference {
     pub command: Option<String>,
 }
 
+/// Differences that the platform has found by itself, and what it does about them.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Drift {
+    /// The differences, each with its next action.
+    pub differences: Vec<Difference>,
+    /// Time of the next reconciliation by the platform. Absent while one runs, and if none is due.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
+    pub reconcile_at: Option<String>,
+    /// Times at which the platform started a reconciliation within the last hour that it knows of, oldest first.
+    #[serde(default)]
+    pub attempts: Vec<String>,
+}
+
 /// Something that could not be asked.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NotKnown {

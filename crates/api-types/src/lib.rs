@@ -17,10 +17,11 @@ mod platform;
 mod problem;
 mod report;
 mod schema;
+mod waiting;
 mod workload;
 
 pub use access::{AccessAnswer, AccessGrant, AccessKind};
-pub use diff::{Difference, NotKnown, WorkloadDiff};
+pub use diff::{Difference, Drift, NotKnown, WorkloadDiff};
 pub use list::List;
 pub use logs::{LogLine, WorkloadLogLine};
 pub use node::{
@@ -36,6 +37,7 @@ pub use platform::{
 };
 pub use problem::{Problem, ProblemReason};
 pub use report::{ControllerReport, MemberReport, ReportAccepted, ReportWorkload, ReportedMember, ReportedProgress};
+pub use waiting::Waiting;
 pub use workload::{
     AccessGranted, AddMembers, App, AppOperation, Artifact, Deploy, Endpoint, Fault, ImportRelease, Member,
     NodeResidue, Operation, OperationDetail, RequestAccess, StartOperation, Started, Step, Workload, WorkloadDetail,

@@ -10,6 +10,8 @@ use utoipa::{
     openapi::{Object, ObjectBuilder, SchemaFormat, Type},
 };
 
+use crate::waiting::Waiting;
+
 /// A machine that is registered with the control plane.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Node {
@@ -57,6 +59,9 @@ pub struct Node {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(format = DateTime)]
     pub inspected_at: Option<String>,
+    /// What it waits for. Absent if it is connected and accepts tasks, or is retired.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// Allocation by which a project holds the node. Present only for a single node, and if the caller may see the project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocation: Option<Allocation>,
@@ -385,6 +390,9 @@ pub struct Allocation {
     /// Name of the workload that uses the node.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
+    /// What it waits for. Absent if it is active or ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// Time of creation.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -435,6 +443,9 @@ pub struct Task {
     /// Result or failure of a task that ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<Value>,
+    /// What it waits for. Absent if it ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// Time at which the task was recorded.
     #[schema(format = DateTime)]
     pub created_at: String,

@@ -54,6 +54,7 @@ enumerations! {
     StepState "State of a step." = all!(StepState);
     TaskState "State of a task." = all!(TaskState);
     TaskType "Type of a task." = all!(TaskType);
+    WaitingFrom "Who has to act before a wait ends." = all!(WaitingFrom);
 
     AccessKindName "Kind of credential for a cluster." = ["direct", "break-glass"];
     AppStatus "`published` once a release is imported." = ["draft", "published"];

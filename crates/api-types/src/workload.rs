@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::report::{ControllerReport, MemberReport};
+use crate::{
+    diff::Drift,
+    report::{ControllerReport, MemberReport},
+    waiting::Waiting,
+};
 
 /// An app of the catalog.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -155,6 +159,9 @@ pub struct Workload {
     /// Current action or wait condition of the open operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_for: Option<String>,
+    /// What it waits for. Absent if it runs well without an open operation, or is decommissioned.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// Number of members that are ready and healthy.
     #[serde(default)]
     pub members_ready: u32,
@@ -169,6 +176,9 @@ pub struct Workload {
     #[serde(default)]
     #[schema(value_type = Vec<crate::schema::OperationKind>)]
     pub actions: Vec<String>,
+    /// How its nodes and its cluster deviate. Absent if nothing that deviates is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub drift: Option<Drift>,
     /// True if the workload's release is a stand-in.
     pub stand_in: bool,
     /// Generation of the requested state. Every accepted operation that changes the workload raises it.
@@ -218,7 +228,8 @@ pub struct Fault {
 pub struct WorkloadDetail {
     /// The workload.
     pub workload: Workload,
-    /// The members, in the order of their placement.
+    /// The members, in the order of their placement; of removed ones the 64 that were removed last.
+    /// `GET /api/v1/workloads/{workload}/members` lists all.
     pub members: Vec<Member>,
     /// Id of the newest operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -226,6 +237,9 @@ pub struct WorkloadDetail {
     /// The last report of its controller, if one reports.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub controller: Option<ControllerReport>,
+    /// Present while a service account controls the workload and has not reported about its present generation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub controller_waiting: Option<Waiting>,
 }
 
 /// The part of a workload on one machine.
@@ -247,6 +261,9 @@ pub struct Member {
     /// Cause of a failure or degradation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
+    /// What it waits for. Absent if it is ready and well, or removed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// What the workload's controller reported about it, while that counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reported: Option<MemberReport>,
@@ -343,8 +360,11 @@ pub struct Operation {
     /// State of the operation, for example `running` or `needs_attention`.
     #[schema(value_type = crate::schema::OperationState)]
     pub state: String,
-    /// Name of the requester, as in audit records.
+    /// Name of the requester, as in audit records: `control-plane` for the platform itself.
     pub requested_by: String,
+    /// The differences for which the platform requested the operation by itself. Absent if a person or program requested it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
     /// Id of the operation that this one resumes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resumes: Option<String>,
@@ -354,12 +374,15 @@ pub struct Operation {
     /// Correlation id of the request.
     #[serde(default)]
     pub correlation_id: String,
-    /// True if a caller requested cancellation.
+    /// True if a caller requested cancellation, or if the platform's operation yields to a person's.
     #[serde(default)]
     pub cancel_requested: bool,
     /// First fault of the operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
+    /// What it waits for. Absent if it ended and needs no attention.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// Time at which the request was accepted.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -376,7 +399,8 @@ pub struct OperationDetail {
     pub operation: Operation,
     /// The steps, in the order of the plan.
     pub steps: Vec<Step>,
-    /// Residue report of each node whose residue check has ended, in the order of the steps.
+    /// Residue report of each node whose removal has ended, in the order of the steps, also of nodes on which nothing is left and of those
+    /// that were given up.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub residue: Vec<NodeResidue>,
 }
@@ -392,6 +416,15 @@ pub struct NodeResidue {
     pub items: Vec<String>,
     /// Parts that could not be checked, each with its reason.
     pub unchecked: Vec<String>,
+    /// Paths and units that the removal found before it began. Empty if its tasks do not list them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub found: Vec<String>,
+    /// Those of `found` that the removal removed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub removed: Vec<String>,
+    /// Reason for which the member was given up: then nothing shows what is left on the node.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub given_up: Option<String>,
 }
 
 /// A step of an operation.
@@ -415,6 +448,9 @@ pub struct Step {
     /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
+    /// What it waits for. Absent if it ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// Start of the first attempt.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(format = DateTime)]

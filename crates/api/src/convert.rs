@@ -2,6 +2,7 @@
 
 use gpuaas_api_types::{
     Allocation, Archive, AuditEntry, Authority, Event, Project, SealingKey, ServiceAccount, SigningKey, Task, Token,
+    Waiting,
 };
 use gpuaas_engine::commands::{authorities::AuthorityView, keys::SigningKeyView, sealing_key::SealingKeyView};
 use gpuaas_model::Name;
@@ -82,8 +83,10 @@ pub(crate) fn allocation(
     node_name: &Name,
     project_name: &Name,
     workload: Option<&Name>,
+    waiting: Option<Waiting>,
 ) -> Allocation {
     Allocation {
+        waiting,
         id: record.id.to_string(),
         project: record.project.to_string(),
         project_name: project_name.to_string(),
@@ -96,8 +99,9 @@ pub(crate) fn allocation(
     }
 }
 
-pub(crate) fn task(record: TaskRecord, node_name: &Name) -> Task {
+pub(crate) fn task(record: TaskRecord, node_name: &Name, waiting: Option<Waiting>) -> Task {
     Task {
+        waiting,
         id: record.id.to_string(),
         node: record.node.to_string(),
         node_name: node_name.to_string(),

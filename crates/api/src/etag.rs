@@ -1,8 +1,8 @@
 //! Conditional requests: `ETag`, `If-None-Match` and `If-Match`.
 //!
 //! A tag is `"ID.REVISION-DIGEST"`, opaque to clients. `ID` is the object's id, because another object may have taken its name; `REVISION`
-//! is the number that every change of its row raises. `If-Match` compares these two in the transaction of the mutation. `DIGEST` covers the
-//! response body. `If-None-Match` compares it too, because the body also contains rows other than the object's own (members, operations).
+//! is the number that every change of its row raises. `If-Match` compares these two in the transaction of the mutation; of a workload it also
+//! accepts revisions since which only a reconciliation by the platform has changed it. `DIGEST` covers the response body. `If-None-Match` compares it too, because the body also contains rows other than the object's own (members, operations).
 //! `If-Match` uses strong comparison (RFC 9110): a weak tag never matches.
 //!
 //! A mutation that compares nothing refuses `If-Match` instead of ignoring it.

@@ -10,12 +10,15 @@ use gpuaas_engine::{
     ownership::{VisibleNode, reenroll_hint},
 };
 use gpuaas_model::{Check, Name};
-use gpuaas_store::{NodeFinding, NodePreflight};
+use gpuaas_store::{EnrollmentRecord, NodeFinding, NodePreflight};
 use gpuaas_wire::task::{self, ClockSync, HostFacts, Severity};
 
-/// Converts a node with all its details.
-pub(crate) fn node(node: VisibleNode) -> Node {
+use crate::waiting;
+
+/// Converts a node with all its details; `enrollment` is a string of it that can be redeemed now.
+pub(crate) fn node(node: VisibleNode, enrollment: Option<&EnrollmentRecord>) -> Node {
     let record = node.into_record();
+    let waiting = waiting::of_node(&record, enrollment);
     let machine = record.machine;
     let preflight = record.preflight.map(|report| preflight(report, &record.name));
     Node {
@@ -41,6 +44,7 @@ pub(crate) fn node(node: VisibleNode) -> Node {
         facts: record.facts.map(|of_host| facts(of_host, machine)),
         preflight,
         inspected_at: record.inspected_at.map(|at| at.to_string()),
+        waiting,
         allocation: None,
         created_at: record.created_at.to_string(),
     }
@@ -50,7 +54,7 @@ pub(crate) fn node(node: VisibleNode) -> Node {
 pub(crate) fn fixed(caller: &Caller, done: FixResult) -> Result<FixedNode, CommandError> {
     let applied = |of: task::Applied| AppliedFix { name: of.name, before: of.before, now: of.now };
     Ok(FixedNode {
-        node: node(VisibleNode::of_platform(caller, done.node)?),
+        node: node(VisibleNode::of_platform(caller, done.node)?, None),
         fix: done.kind.to_string(),
         path: done.fixed.path,
         changed: done.fixed.changed,

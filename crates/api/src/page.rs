@@ -87,9 +87,14 @@ pub(crate) struct ProjectPlanParams {
 impl ProjectPlanParams {
     /// Returns the caller with the plan that it has seen. Refuses a digest that no plan has.
     pub(crate) fn caller(&self, caller: Caller) -> Result<Caller, ApiProblem> {
-        let digest = self.plan_digest.as_deref().map(workload::parse_digest).transpose()?;
-        Ok(caller.expecting(digest))
+        expecting(caller, self.plan_digest.as_deref())
     }
+}
+
+/// Returns the caller with the plan that it has seen. Refuses a digest that no plan has.
+pub(crate) fn expecting(caller: Caller, plan_digest: Option<&str>) -> Result<Caller, ApiProblem> {
+    let digest = plan_digest.map(workload::parse_digest).transpose()?;
+    Ok(caller.expecting(digest))
 }
 
 /// Selects a page of a list.

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use gpuaas_api_types::{
-    AccessAnswer, AccessGrant, AccessKind, ControllerReport, Endpoint, Fault, Member, MemberReport, Operation,
-    ReportedProgress, Step, Workload,
+    AccessAnswer, AccessGrant, AccessKind, ControllerReport, Difference, Drift, Endpoint, Fault, Member, MemberReport,
+    Operation, ReportedProgress, Step, Waiting, Workload,
 };
 use gpuaas_engine::{
     Engine,
     commands::{access, actions},
 };
-use gpuaas_model::{Health, Lifecycle, MemberId, MemberState, Name, OperationKind, ProjectId, Recovery};
+use gpuaas_model::{Health, Lifecycle, MemberId, MemberState, Name, OperationKind, ProjectId, Recovery, Timestamp};
 use gpuaas_planner::report::{self, ReportedStatus};
 use gpuaas_store::{
     AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
@@ -85,6 +85,7 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &N
     let of_member = parts.members.iter().find_map(member_fault).filter(|_| is_unwell);
     let explained = record.fault.clone().or(of_member.cloned());
     Workload {
+        waiting: waiting::of_workload(&record, parts),
         endpoint: record.endpoint(gpuaas_model::Endpoint::API).map(str::to_owned),
         id: record.id.to_string(),
         name: record.name.to_string(),
@@ -97,7 +98,12 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &N
         members_ready: u32::try_from(ready).unwrap_or(u32::MAX),
         members_total: u32::try_from(parts.members.len()).unwrap_or(u32::MAX),
         member_states: member_states(&parts.members),
-        actions: kinds(actions::of_workload(engine, &record, parts.open_operation.is_some())),
+        actions: kinds(actions::of_workload(
+            engine,
+            &record,
+            parts.open_operation.as_ref().is_some_and(|open| open.by_platform.is_none()),
+        )),
+        drift: drift(&record),
         stand_in: parts.stand_in,
         app: record.app,
         version: record.version,
@@ -112,6 +118,29 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &N
         generation: record.generation,
         observed_generation: record.observed_generation,
         created_at: record.created_at.to_string(),
+    }
+}
+
+/// Returns the known differences of a running workload; `None` for any other one, which is checked when it runs again.
+fn drift(record: &WorkloadRecord) -> Option<Drift> {
+    let is_shown = record.lifecycle == Lifecycle::Running && !record.drift.seen.is_empty();
+    is_shown.then(|| Drift {
+        differences: record.drift.seen.iter().map(|seen| difference(seen.difference.clone())).collect(),
+        reconcile_at: record.drift.due_at.map(|at| at.to_string()),
+        attempts: record.drift.attempts.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// Converts a difference.
+pub(crate) fn difference(of: gpuaas_planner::Difference) -> Difference {
+    Difference {
+        member: of.member,
+        field: of.field,
+        desired: of.desired,
+        observed: of.observed,
+        since: of.since.map(|since| since.to_string()),
+        next: of.action.text,
+        command: of.action.command,
     }
 }
 
@@ -143,8 +172,15 @@ fn endpoint(endpoint: gpuaas_model::Endpoint) -> Endpoint {
     Endpoint { purpose: endpoint.purpose, address: endpoint.address }
 }
 
-pub(crate) fn member(record: MemberRecord, node_name: &Name, actions: Vec<OperationKind>) -> Member {
+/// Converts a member of `workload`, whose open operation has `steps`.
+pub(crate) fn member(
+    record: MemberRecord,
+    (workload, node_name): (&Name, &Name),
+    (open, steps): (Option<&OperationRecord>, &[StepRecord]),
+    actions: Vec<OperationKind>,
+) -> Member {
     Member {
+        waiting: waiting::of_member(&record, workload, open, steps),
         name: record.name(),
         node: record.place.node().map(|id| id.to_string()),
         node_name: node_name.to_string(),
@@ -193,11 +229,14 @@ pub(crate) async fn operations(
 ) -> Result<Vec<Operation>, StoreError> {
     let names = reader.workload_names(records.iter().map(|record| record.workload)).await?;
     let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
+    let open: Vec<_> = records.iter().filter(|record| !record.state.is_final()).map(|record| record.id).collect();
+    let steps = reader.current_steps(open).await?;
     let with_names = records.into_iter().map(|record| {
         let missing = || StoreError::NotFound { what: "workload", id: record.workload.to_string() };
         let name = names.get(&record.workload).ok_or_else(missing)?;
         let project_name = projects.get(&record.project).ok_or_else(|| no_project(record.project))?;
-        Ok(operation_with(record, name, project_name))
+        let step = steps.get(&record.id);
+        Ok(operation_with(record, name, project_name, step))
     });
     with_names.collect()
 }
@@ -209,8 +248,15 @@ pub(crate) async fn operation(reader: &mut Reader, record: OperationRecord) -> R
     operations(reader, vec![record]).await?.pop().ok_or_else(missing)
 }
 
-fn operation_with(record: OperationRecord, workload_name: &Name, project_name: &Name) -> Operation {
+fn operation_with(
+    record: OperationRecord,
+    workload_name: &Name,
+    project_name: &Name,
+    step: Option<&StepRecord>,
+) -> Operation {
+    let is_ending = record.is_ending();
     Operation {
+        waiting: waiting::of_operation(&record, workload_name, step),
         id: record.id.to_string(),
         workload: record.workload.to_string(),
         workload_name: workload_name.to_string(),
@@ -222,15 +268,23 @@ fn operation_with(record: OperationRecord, workload_name: &Name, project_name: &
         resumes: record.resumes.map(|id| id.to_string()),
         superseded_by: record.superseded_by.map(|id| id.to_string()),
         correlation_id: record.correlation.to_string(),
-        cancel_requested: record.cancel_requested,
+        cancel_requested: is_ending,
+        reason: record.by_platform.map(|own| own.reason),
         fault: record.fault.map(fault),
         created_at: record.created_at.to_string(),
         ended_at: record.ended_at.map(|at| at.to_string()),
     }
 }
 
-pub(crate) fn step(record: StepRecord) -> Step {
+/// Converts the steps of an operation that was accepted at `accepted_at`.
+pub(crate) fn steps(records: Vec<StepRecord>, accepted_at: Timestamp) -> Vec<Step> {
+    let waiting = waiting::of_steps(&records, accepted_at);
+    records.into_iter().zip(waiting).map(|(record, waiting)| step(record, waiting)).collect()
+}
+
+fn step(record: StepRecord, waiting: Option<Waiting>) -> Step {
     Step {
+        waiting,
         key: record.spec.key.to_string(),
         phase: record.spec.phase,
         state: record.state.to_string(),

@@ -1,8 +1,82 @@
-//! What a workload waits for, as a sentence with its reason.
+//! Explained waits in responses, and what a workload waits for as a sentence with its reason.
 
-use gpuaas_model::{OperationState, StepState, TaskType, Timestamp};
-use gpuaas_planner::StepAction;
-use gpuaas_store::{StepRecord, WorkloadParts};
+use gpuaas_api_types as api;
+use gpuaas_engine::waiting::{
+    allocation_row, current_step, member_row, node_link, node_row, operation_row, step_row, task_row, workload_row,
+};
+use gpuaas_model::{Name, OperationState, StepState, TaskType, Timestamp};
+use gpuaas_planner::{
+    StepAction,
+    waiting::{self, Awaited, ControllerRow, awaited},
+};
+use gpuaas_store::{
+    AllocationRecord, EnrollmentRecord, MemberRecord, NodeRecord, OperationRecord, StepRecord, TaskRecord,
+    WorkloadParts, WorkloadRecord,
+};
+
+fn shown(of: gpuaas_model::Waiting) -> api::Waiting {
+    api::Waiting {
+        what: of.what,
+        from: of.from.to_string(),
+        since: of.since.to_string(),
+        until: of.until.map(|at| at.to_string()),
+        evidence: of.evidence,
+        next: of.next.text,
+        command: of.next.command,
+    }
+}
+
+/// Explains a workload.
+pub(crate) fn of_workload(record: &WorkloadRecord, parts: &WorkloadParts) -> Option<api::Waiting> {
+    let open = parts.open_operation.as_ref().map(|operation| (operation, parts.current_step.as_ref()));
+    waiting::workload(&workload_row(record, &parts.members, open)).map(shown)
+}
+
+/// Explains the wait for a workload's controller.
+pub(crate) fn of_controller(controller: &ControllerRow<'_>) -> Option<api::Waiting> {
+    waiting::controller(controller).map(shown)
+}
+
+/// Explains a member of `workload`, whose open operation has `steps`.
+pub(crate) fn of_member(
+    record: &MemberRecord,
+    workload: &Name,
+    open: Option<&OperationRecord>,
+    steps: &[StepRecord],
+) -> Option<api::Waiting> {
+    let (name, current) = (record.name(), current_step(steps, Some(record.id)));
+    waiting::member(&member_row(record, (name.as_str(), workload.as_str()), open, current)).map(shown)
+}
+
+/// Explains an operation; `current` is its first step in progress.
+pub(crate) fn of_operation(
+    record: &OperationRecord,
+    workload: &Name,
+    current: Option<&StepRecord>,
+) -> Option<api::Waiting> {
+    waiting::operation(&operation_row(record, workload.as_str(), current)).map(shown)
+}
+
+/// Explains the steps of an operation that was accepted at `accepted_at`, in their order.
+pub(crate) fn of_steps(records: &[StepRecord], accepted_at: Timestamp) -> Vec<Option<api::Waiting>> {
+    let rows: Vec<_> = records.iter().map(|record| step_row(record, accepted_at)).collect();
+    waiting::steps(&rows).into_iter().map(|of| of.map(shown)).collect()
+}
+
+/// Explains a node; `enrollment` is a string of it that can be redeemed now.
+pub(crate) fn of_node(record: &NodeRecord, enrollment: Option<&EnrollmentRecord>) -> Option<api::Waiting> {
+    waiting::node(&node_row(record, enrollment)).map(shown)
+}
+
+/// Explains an allocation of a node.
+pub(crate) fn of_allocation(record: &AllocationRecord, node: &NodeRecord) -> Option<api::Waiting> {
+    waiting::allocation(&allocation_row(record, node)).map(shown)
+}
+
+/// Explains a task on a node; `step` is the one that it executes.
+pub(crate) fn of_task(record: &TaskRecord, node: &NodeRecord, step: Option<&StepRecord>) -> Option<api::Waiting> {
+    waiting::task(&task_row(record, node_link(node), step)).map(shown)
+}
 
 /// Describes the first step in progress of the open operation, as the end of a sentence that begins with "waiting for".
 pub(crate) fn waiting_for(parts: &WorkloadParts, now: Timestamp) -> Option<String> {
@@ -15,7 +89,7 @@ pub(crate) fn waiting_for(parts: &WorkloadParts, now: Timestamp) -> Option<Strin
 }
 
 fn describe(step: &StepRecord, now: Timestamp) -> String {
-    let (subject, purpose) = awaited(step);
+    let Awaited { subject, purpose, .. } = awaited(&step.spec);
     let reason = reason(step, subject).map(|reason| format!(": {reason}")).unwrap_or_default();
     let age = step.started_at.map(|at| format!("for {} s", now.since(at).as_secs()));
     let retry_at = step.not_before.filter(|at| step.state == StepState::Backoff && *at > now);
@@ -23,34 +97,6 @@ fn describe(step: &StepRecord, now: Timestamp) -> String {
     let times: Vec<String> = age.into_iter().chain(retry).collect();
     let times = if times.is_empty() { String::new() } else { format!(" ({})", times.join("; ")) };
     format!("{subject} to {purpose}{reason}{times}")
-}
-
-/// Returns who is waited for, and the purpose as an infinitive without `to`.
-fn awaited(step: &StepRecord) -> (&str, &'static str) {
-    let member = step.spec.key.as_str().split_once('/').map(|(member, _)| member);
-    match &step.spec.action {
-        StepAction::NodeTask { task, .. } => (member.unwrap_or("its node"), purpose(*task)),
-        StepAction::ClusterCall { .. } => match member {
-            Some(member) => (member, "become ready in the cluster"),
-            None => ("the cluster", "respond"),
-        },
-        StepAction::Record { .. } => ("its nodes", "be available"),
-    }
-}
-
-const fn purpose(task: TaskType) -> &'static str {
-    match task {
-        TaskType::Preflight => "pass the checks of its node",
-        TaskType::ArtifactFetch => "fetch the release",
-        TaskType::Rke2Install => "install the release",
-        TaskType::Rke2Configure => "write its configuration",
-        TaskType::Rke2Start => "start",
-        TaskType::Rke2KubeconfigRead => "hand over the kubeconfig",
-        TaskType::Rke2Stop => "stop",
-        TaskType::Rke2Uninstall => "uninstall the release",
-        TaskType::Residue => "confirm that nothing is left on its node",
-        TaskType::Noop | TaskType::Inspect | TaskType::Fix | TaskType::Rke2Enable | TaskType::Rke2Observe => "respond",
-    }
 }
 
 /// Returns the reason: the failure of the last attempt, or the progress of this one. A starting service reports the last line of its log,
@@ -67,8 +113,8 @@ fn reason<'s>(step: &'s StepRecord, subject: &str) -> Option<&'s str> {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::{NodeId, OperationId, StepId};
-    use gpuaas_planner::{FailureScope, Retry, StepKey, StepSpec};
+    use gpuaas_model::{MemberEvent, NodeId, OperationId, StepId};
+    use gpuaas_planner::{FailureScope, RecordKind, Retry, StepKey, StepSpec};
 
     use super::*;
 
@@ -112,8 +158,13 @@ mod tests {
         let call = || StepAction::ClusterCall { call: "kube_node_ready".to_owned() };
         let start = step(StepKey::of("agent-1", "start"), task(TaskType::Rke2Start), "time=x level=info msg=\"etcd\"");
         assert_eq!(describe(&start, now), "agent-1 to start: its service is not ready yet (for 31 s)");
-        let wait = step(StepKey::of("agent-2", "wait-ready"), call(), "kubelet not ready");
+        let mut wait = step(StepKey::of("agent-2", "wait-ready"), call(), "kubelet not ready");
+        wait.spec.on_success = Some(MemberEvent::BecameReady);
         assert_eq!(describe(&wait, now), "agent-2 to become ready in the cluster: kubelet not ready (for 31 s)");
+        let record = StepAction::Record { record: RecordKind::AwaitNode };
+        let lost = step(StepKey::of("agent-1", "await-node"), record, "gpu-2 has been unreachable since noon");
+        let expected = "agent-1 to connect again: gpu-2 has been unreachable since noon (for 31 s)";
+        assert_eq!(describe(&lost, now), expected);
         let failed = StepRecord {
             state: StepState::Backoff,
             not_before: Some(Timestamp::from_millis(35_500)),

@@ -85,12 +85,9 @@ pub trait ChannelBackend: Send + Sync {
     /// are delivered again, unless there are newer ones.
     async fn units_changed(&self, node: EnrolledNode, reports: Vec<UnitReport>) -> bool;
 
-    /// Records that files or the enablement of this unit may have changed on the node since the last look; the hint does not say what. The
-    /// rate is limited per unit. False if it cannot be recorded now: then it is delivered again. The default drops the hint.
-    async fn drift_hinted(&self, node: EnrolledNode, unit: &str) -> bool {
-        tracing::debug!(%node, unit, "a hint of drift was dropped");
-        true
-    }
+    /// Takes the hint that files or the enablement of this unit may have changed on the node since the last check; the hint does not say what.
+    /// The rate is limited per unit. False if it cannot be taken now: then it is delivered again.
+    async fn drift_hinted(&self, node: EnrolledNode, unit: &str) -> bool;
 
     /// Returns the signed key set that nodes get when they connect: its version and its JSON.
     async fn key_set(&self) -> (u64, String);

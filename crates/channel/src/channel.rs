@@ -27,7 +27,7 @@ use crate::{
 /// Settings of the channel.
 #[derive(Clone)]
 pub struct ChannelOptions {
-    /// Time without a connection after which a node counts as unreachable (Kubernetes itself takes about 44 s).
+    /// A node without a connection counts as unreachable when nothing was received from it for this long (Kubernetes itself takes about 44 s).
     pub unreachable_after: Duration,
     /// Settings for dialling other replicas; `None` in a deployment with a single replica.
     pub peers: Option<PeerOptions>,

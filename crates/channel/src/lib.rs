@@ -22,6 +22,7 @@ mod handshakes;
 mod hostile_tests;
 mod idle;
 mod journal;
+mod last_heard;
 mod lines;
 mod link;
 mod listener;

@@ -15,7 +15,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::ChannelError, lines::parse};
+use crate::{
+    error::ChannelError,
+    last_heard::{LastHeard, TimedReads},
+    lines::parse,
+};
 
 /// Longest time for a short request, and until the response to a streaming request begins.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,6 +60,8 @@ pub(crate) struct Link {
     prefix: String,
     /// Cancelled when the connection has ended; cancelling it ends the connection.
     pub(crate) ended: CancellationToken,
+    /// When the other end was last heard.
+    pub(crate) last_heard: LastHeard,
 }
 
 impl Link {
@@ -68,6 +74,7 @@ impl Link {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let last_heard = LastHeard::now();
         let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE_INTERVAL)
@@ -75,7 +82,7 @@ impl Link {
             .keep_alive_while_idle(true)
             .initial_stream_window_size(streams.bytes())
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(TimedReads::new(stream, last_heard.clone())))
             .await
             .map_err(|error| ChannelError::Lost(error.to_string()))?;
         let end = ended.clone();
@@ -90,7 +97,7 @@ impl Link {
             }
             end.cancel();
         });
-        Ok(Self { sender, prefix: String::new(), ended })
+        Ok(Self { sender, prefix: String::new(), ended, last_heard })
     }
 
     /// Returns the same connection with `prefix` in front of every path.

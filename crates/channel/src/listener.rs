@@ -84,7 +84,7 @@ impl Serving {
                 let (shared, backend) = (self.channel.shared.clone(), self.backend.clone());
                 tokio::spawn(async move { shared.rechecks.check(&shared.connections, &*backend, node).await });
             }
-            Order::ExpectReconnect(node) => self.liveness.expect_reconnect(node),
+            Order::ExpectReconnect(node) => self.liveness.expect_reconnect(node, Duration::ZERO),
             Order::BroadcastEndpoints => {
                 let serving = self.clone();
                 tokio::spawn(async move {
@@ -258,7 +258,7 @@ async fn serve_control(serving: &Serving, mut session: Session, identity: &NodeI
     session.link.ended.cancel();
     shared.remove(&session);
     if backend.disconnected(node, session.connection).await {
-        serving.liveness.expect_reconnect(node);
+        serving.liveness.expect_reconnect(node, session.link.last_heard.silence());
     }
     outcome.unwrap_or_else(|_| Err(ChannelError::Lost("the control plane failed".to_owned())))
 }

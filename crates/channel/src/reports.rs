@@ -41,6 +41,7 @@ pub(crate) async fn observe(shared: &Arc<Shared>, session: Session, units: Vec<S
             std::future::ready(report.as_ref().map_or(true, |report| requested.contains(report.unit())))
         });
         tokio::select! {
+            biased;
             () = superseded.cancelled() => {}
             () = forward(&shared.report_throttle, &*session.backend, session.enrolled(), reports) => {}
         }
@@ -66,6 +67,15 @@ pub(crate) async fn forward(
             return;
         }
         tokio::select! {
+            biased;
+            // Due reports come first: a node that never stops reporting must not delay them.
+            () = sleep_until(next.unwrap_or(now)), if next.is_some() => {
+                let now = Instant::now();
+                let reports_recorded = pending.deliver_reports(now).await;
+                let hints_recorded = pending.deliver_hints(now).await;
+                let is_recorded = reports_recorded && hints_recorded;
+                not_before = if is_recorded { now + REPORT_INTERVAL_MIN } else { Instant::now() + RETRY_AFTER };
+            }
             Some(line) = lines.next() => match line {
                 Ok(UnitLine::Report(report)) => {
                     pending.reports.insert(report.unit.clone(), report);
@@ -75,13 +85,6 @@ pub(crate) async fn forward(
                 }
                 Err(error) => tracing::debug!(node = %enrolled.node, %error, "unit reports ended"),
             },
-            () = sleep_until(next.unwrap_or(now)), if next.is_some() => {
-                let now = Instant::now();
-                let reports_recorded = pending.deliver_reports(now).await;
-                let hints_recorded = pending.deliver_hints(now).await;
-                let is_recorded = reports_recorded && hints_recorded;
-                not_before = if is_recorded { now + REPORT_INTERVAL_MIN } else { Instant::now() + RETRY_AFTER };
-            }
             // The stream has ended and nothing is pending.
             else => return,
         }

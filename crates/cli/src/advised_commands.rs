@@ -16,7 +16,7 @@ const VALUES: [&str; 5] = ["rke2", "authority", "sealing", "task-signing", "trai
 const NO_COMMANDS: [&str; 4] =
     ["gpuaas authentication of records", "gpuaas documented`", "gpuaas id of sealing key", "gpuaas {version}"];
 /// Verbs of kubectl that error pages use.
-const KUBECTL_VERBS: [&str; 4] = ["delete", "edit", "get", "scale"];
+const KUBECTL_VERBS: [&str; 5] = ["delete", "describe", "edit", "get", "scale"];
 /// Flags of install.sh.
 const INSTALL_FLAGS: [&str; 2] = ["--uninstall", "--force"];
 

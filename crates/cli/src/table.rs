@@ -134,9 +134,10 @@ impl Layout {
         let narrowest: Vec<usize> =
             (0..headers.len()).map(|at| widest(&rows, at, longest_word).max(WRAP_WIDTH_MIN).min(natural[at])).collect();
         let mut kept: Vec<usize> = (0..headers.len()).collect();
+        // Whole ids name the rows that are printed later: their column stays.
         if let Some(room) = room.filter(|_| may_drop) {
             while total(kept.iter().map(|at| &narrowest[*at])) > room
-                && let Some(at) = next_dropped(&headers, &kept)
+                && let Some(at) = next_dropped(&headers, &kept[usize::from(id_length == ID_LENGTH)..])
             {
                 kept.retain(|of| *of != at);
             }

@@ -17,4 +17,5 @@ mod transport;
 pub use audit::AuditQuery;
 pub use error::ClientError;
 pub use logs::{LogOptions, WorkloadLogOptions};
+pub use operations::GiveUp;
 pub use transport::Client;

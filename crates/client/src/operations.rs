@@ -26,6 +26,26 @@ fn service_account_path(project: Option<String>, name: &str, verb: &str) -> Stri
     format!("/api/v1/service-accounts/{}{verb}{}", escaped(name), query(&[("project", project)]))
 }
 
+/// What a decommission may leave unproven.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GiveUp {
+    /// Names of unreachable nodes to give up.
+    pub nodes: Vec<String>,
+    /// Give up every member whose removal the last decommission could not prove.
+    pub force: bool,
+    /// Why, in one line; required if anything is given up.
+    pub reason: Option<String>,
+}
+
+impl GiveUp {
+    fn path(&self, project: Option<String>, workload: &str) -> String {
+        let nodes = Some(self.nodes.join(",")).filter(|nodes| !nodes.is_empty());
+        let force = self.force.then(|| "true".to_owned());
+        let parameters = [("project", project), ("give_up", nodes), ("force", force), ("reason", self.reason.clone())];
+        format!("/api/v1/workloads/{}{}", escaped(workload), query(&parameters))
+    }
+}
+
 fn workload_path(project: Option<String>, workload: &str, verb: &str) -> String {
     format!("/api/v1/workloads/{}{verb}{}", escaped(workload), query(&[("project", project)]))
 }
@@ -400,6 +420,26 @@ impl Client {
     /// Removes a workload from all its nodes.
     pub async fn decommission_workload(&self, project: Option<String>, workload: &str) -> ApiResult<Started> {
         self.delete(&workload_path(project, workload, "")).await
+    }
+
+    /// Removes a workload from all its nodes; members that are given up are removed without proof.
+    pub async fn decommission_giving_up(
+        &self,
+        project: Option<String>,
+        workload: &str,
+        give_up: &GiveUp,
+    ) -> ApiResult<Started> {
+        self.delete(&give_up.path(project, workload)).await
+    }
+
+    /// Returns the plan of such a removal. Changes nothing.
+    pub async fn preview_giving_up(
+        &self,
+        project: Option<String>,
+        workload: &str,
+        give_up: &GiveUp,
+    ) -> ApiResult<Preview> {
+        self.clone().with_dry_run().delete(&give_up.path(project, workload)).await
     }
 
     /// Returns the plan of removing a workload from all its nodes. Changes nothing.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, future::BoxFuture, stream};
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{EventKind, NodeId, OperationState, StepId, StepState, TaskId};
 use gpuaas_planner::{Schedule, StepAction};
 use gpuaas_store::{LeaseRecord, StepRecord, Tx};
@@ -27,11 +28,21 @@ const DETAIL_BYTES_MAX: usize = 512;
 const CONCURRENT_CANCELLATIONS_MAX: usize = 32;
 
 impl Driver {
-    /// Skips and begins the steps that the schedule names, in one transaction, then runs the begun attempts.
-    pub(crate) async fn begin(&mut self, lease: &LeaseRecord, next: &Schedule) -> Result<(), EngineError> {
+    /// Skips and begins the steps that the schedule names, in one transaction, then runs the begun attempts. `is_ending` if the schedule was
+    /// made for an operation that begins no further step.
+    pub(crate) async fn begin(
+        &mut self,
+        lease: &LeaseRecord,
+        next: &Schedule,
+        is_ending: bool,
+    ) -> Result<(), EngineError> {
         let mut tx = self.engine.store().begin().await?;
         self.check_lease(&mut tx, lease).await?;
         let mut rows = OperationRows::load(&mut tx, self.id).await?;
+        if rows.operation.is_ending() && !is_ending {
+            // Requested after the schedule was computed: none of its steps begins.
+            return Ok(());
+        }
         let events = EventScope::of(&rows.operation);
         let now = self.engine.ports().clock.now();
         if rows.operation.state == OperationState::Queued {
@@ -93,11 +104,8 @@ impl Driver {
 
     /// Fails if another holder took the lease; this driver's writes are void then.
     pub(crate) async fn check_lease(&self, tx: &mut Tx, lease: &LeaseRecord) -> Result<(), EngineError> {
-        if tx.holds_lease(&self.lease_name(), self.engine.replica(), lease.fence).await? {
-            Ok(())
-        } else {
-            Err(EngineError::LeaseLost)
-        }
+        let is_held = tx.holds_lease(&self.lease_name(), self.engine.replica(), lease.fence).await?;
+        if is_held || bugs::on(Bug::LeaseNotChecked) { Ok(()) } else { Err(EngineError::LeaseLost) }
     }
 
     /// Returns a sink for the progress texts of one step. It never makes the attempt wait.

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{OperationId, StepId, Timestamp};
 use gpuaas_planner::schedule;
 use gpuaas_store::{LeaseRecord, StoreError};
@@ -119,6 +120,7 @@ impl Driver {
                 () = self.engine.stopping().cancelled() => return,
                 () = &mut renewal => match self.lease().await {
                     Ok(Some(_)) => renewal = self.after(LEASE_RENEWAL),
+                    Ok(None) if bugs::on(Bug::LeaseNotChecked) => renewal = self.after(LEASE_RENEWAL),
                     Ok(None) => {
                         tracing::warn!(operation = %self.id, "the lease was lost; another replica continues");
                         return;
@@ -159,7 +161,8 @@ impl Driver {
         for step in abandoned {
             self.continue_attempt(&rows, step).await?;
         }
-        let next = schedule(&rows.progress(), rows.operation.cancel_requested, self.engine.ports().clock.now());
+        let is_ending = rows.operation.is_ending();
+        let next = schedule(&rows.progress(), is_ending, self.engine.ports().clock.now());
         if let Some(ending) = next.ending {
             self.finish(lease, ending).await?;
             return Ok(LoopControl::Finished);
@@ -167,7 +170,7 @@ impl Driver {
         if next.run.is_empty() && next.skip.is_empty() {
             return Ok(LoopControl::Wait(next.wake_at));
         }
-        self.begin(lease, &next).await?;
+        self.begin(lease, &next, is_ending).await?;
         Ok(LoopControl::Again)
     }
 

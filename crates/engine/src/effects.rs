@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::{StreamExt, stream, stream::BoxStream};
 use gpuaas_model::{NodeId, SecretId, Timestamp};
 use gpuaas_planner::{ClusterCall, WorkloadView};
 use gpuaas_wire::task::TaskFailure;
@@ -79,6 +80,9 @@ pub struct Delivered {
     pub expires_at: Timestamp,
 }
 
+/// What a followed cluster shows, in the form that `App::judge_cluster` reads, or why it cannot be asked.
+pub type Observations = BoxStream<'static, Result<Value, TaskFailure>>;
+
 /// An app's effects. Every call is idempotent: repeating it after a crash ends in the same state.
 #[async_trait]
 pub trait AppEffects: Send + Sync {
@@ -94,4 +98,13 @@ pub trait AppEffects: Send + Sync {
 
     /// Observes the cluster as it is now, without waiting for anything and without changing it. The app compares it (`App::compare`).
     async fn observe(&self, context: CallContext) -> Result<Value, TaskFailure>;
+
+    /// Follows the cluster until the stream is dropped. Yields what the cluster shows at first, again after each change, a failure whenever
+    /// it cannot be asked, and what it shows when it answers again. Uses watches for everything that can be watched.
+    ///
+    /// The cluster belongs to a tenant, so the stream bounds what it keeps of it and how often it yields, whatever the cluster does, and
+    /// works only while it is polled. The deadline of the context does not apply. By default nothing is ever yielded.
+    fn follow(&self, _context: CallContext) -> Observations {
+        stream::pending().boxed()
+    }
 }

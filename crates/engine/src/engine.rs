@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     access_registry::OpenAccess,
     catalog::Catalog,
+    drift_followers::DriftFollowers,
     fair_queue::{FairQueue, QueueLimits},
     key_rotation_state::KeyRotationState,
     keys::Keys,
@@ -33,6 +34,11 @@ const ACCESS_CALL_LIMITS: QueueLimits =
 /// kubeconfig.
 const COMPARISON_LIMITS: QueueLimits =
     QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 256, waiting_per_workload: 4 };
+
+/// Limits on workloads that are checked for drift at the same time: after a restart all nodes hint at once, and each check may wait 30 s for
+/// a node that does not answer.
+const DRIFT_CHECK_LIMITS: QueueLimits =
+    QueueLimits { permits: 64, per_project: 16, per_workload: 1, waiting: 4_096, waiting_per_workload: 1 };
 
 /// The dependencies of an [`Engine`].
 pub struct EngineParts {
@@ -87,6 +93,9 @@ pub struct Engine {
     comparisons: Arc<FairQueue>,
     /// The plans that were shown lately.
     shown_plans: ShownPlans,
+    drift_followers: DriftFollowers,
+    /// Limits concurrent drift checks.
+    drift_checks: Arc<FairQueue>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -104,6 +113,8 @@ impl Engine {
             access_calls: FairQueue::new(ACCESS_CALL_LIMITS),
             comparisons: FairQueue::new(COMPARISON_LIMITS),
             shown_plans: ShownPlans::default(),
+            drift_followers: DriftFollowers::default(),
+            drift_checks: FairQueue::new(DRIFT_CHECK_LIMITS),
             stop: CancellationToken::new(),
         })
     }
@@ -205,6 +216,16 @@ impl Engine {
     /// The plans that this process has shown lately.
     pub(crate) fn shown_plans(&self) -> &ShownPlans {
         &self.shown_plans
+    }
+
+    /// The workloads whose drift this process follows.
+    pub(crate) fn drift_followers(&self) -> &DriftFollowers {
+        &self.drift_followers
+    }
+
+    /// Permits for drift checks of workloads.
+    pub(crate) fn drift_checks(&self) -> &Arc<FairQueue> {
+        &self.drift_checks
     }
 
     /// Cancelled when the engine stops.

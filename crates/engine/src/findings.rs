@@ -2,29 +2,94 @@
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
-use gpuaas_model::{Check, CorrelationId, EventKind, Timestamp};
+use gpuaas_model::{Check, CorrelationId, EventKind, MemberId, Timestamp};
 use gpuaas_store::{Found, NodeFinding, NodePreflight, NodeRecord, TaskRecord, Tx};
-use gpuaas_wire::task::{PreflightReport, Severity};
+use gpuaas_wire::task::{Finding, PreflightReport, Severity};
 use serde_json::{Value, json};
 
 use crate::{error::EngineError, record::platform_event, rows::OperationRows};
 
 /// Returns what is known of a node after a report: its findings, and the earlier ones of checks that it did not run.
 pub(crate) fn merge(before: Option<NodePreflight>, report: PreflightReport, found: &Found) -> NodePreflight {
-    let PreflightReport { passed, findings, checked } = report;
-    let earlier = before.into_iter().flat_map(|before| before.findings);
+    let PreflightReport { passed, mut findings, checked } = report;
+    // Only the control plane knows this finding; a node that reports it is not believed.
+    findings.retain(|finding| !is_removal_unproven(finding));
+    let is_blocked = findings.iter().any(|finding| finding.severity == Severity::Blocking);
+    let (unproven, earlier): (Vec<_>, Vec<_>) =
+        before.into_iter().flat_map(|before| before.findings).partition(|of| is_removal_unproven(&of.finding));
+    // The preflight of an operation looks only for what its member needs.
+    let is_clean = found.operation.is_none() && !is_blocked;
+    let unproven = unproven.into_iter().filter(|_| !is_clean);
     // Agents of earlier versions named some checks otherwise.
     let ran = |check: &str| {
         let known = check.parse::<Check>().ok();
         checked.iter().any(|name| name == check || known.is_some_and(|check| name.parse() == Ok(check)))
     };
     // An agent that does not list its checks has run all of them.
-    let kept = earlier.filter(|of| !checked.is_empty() && !ran(&of.finding.check));
+    let kept = earlier.into_iter().filter(|of| !checked.is_empty() && !ran(&of.finding.check));
     let new = findings.into_iter().map(|finding| NodeFinding { finding, found: Some(found.clone()) });
-    let mut findings: Vec<NodeFinding> = new.chain(kept).collect();
+    let mut findings: Vec<NodeFinding> = unproven.chain(new).chain(kept).collect();
+    // Stable: an unproven removal stays first and is never cut off.
     findings.sort_by_key(|of| Reverse(of.finding.severity == Severity::Blocking));
     findings.truncate(PreflightReport::FINDINGS_MAX);
     NodePreflight { passed, findings }
+}
+
+/// Returns the findings that stay after an inspection without a preflight: only that a removal is unproven.
+pub(crate) fn without_preflight(before: Option<NodePreflight>) -> Option<NodePreflight> {
+    let mut before = before?;
+    before.findings.retain(|of| is_removal_unproven(&of.finding));
+    (!before.findings.is_empty()).then_some(before)
+}
+
+/// Returns the finding that a member was given up on the node, until an inspection has found the node clean.
+pub(crate) fn removal_unproven(node: &NodeRecord) -> Option<&Finding> {
+    let findings = node.preflight.iter().flat_map(|preflight| &preflight.findings);
+    findings.map(|of| &of.finding).find(|finding| is_removal_unproven(finding))
+}
+
+/// Returns true if a member was given up on the node at this time or later.
+pub(crate) fn is_marked_since(preflight: Option<&NodePreflight>, time: Timestamp) -> bool {
+    let mut findings = preflight.into_iter().flat_map(|preflight| &preflight.findings);
+    findings.any(|of| is_removal_unproven(&of.finding) && of.found.as_ref().is_some_and(|found| found.at >= time))
+}
+
+fn is_removal_unproven(finding: &Finding) -> bool {
+    finding.check == Check::RemovalUnproven.as_str()
+}
+
+/// Marks the node of a member that is given up: nothing shows what the member left there. A member that never changed its node left nothing.
+pub(crate) async fn mark_unproven(
+    tx: &mut Tx,
+    rows: &OperationRows,
+    member: MemberId,
+    now: Timestamp,
+) -> Result<(), EngineError> {
+    let Some(member) = rows.of.members.iter().find(|of| of.id == member && of.touched) else { return Ok(()) };
+    let Some(node) = member.place.node() else { return Ok(()) };
+    let mut node = tx.node(node).await?;
+    // A node that was reset since has no identity, and gets one only after it was reimaged.
+    if node.left_by_tenant.is_some() {
+        return Ok(());
+    }
+    let (workload, by, name) = (&rows.of.workload.name, &rows.operation.requested_by, &node.name);
+    let finding = Finding {
+        check: Check::RemovalUnproven.as_str().to_owned(),
+        severity: Severity::Blocking,
+        detail: format!("{} of workload {workload} was given up by {by}: what it left here is unknown", member.name()),
+        fix: format!(
+            "it is inspected when it connects, and with gpuaas node inspect {name}; if it is not clean: gpuaas node reset {name} --force \
+             --reason TEXT, then reimage it"
+        ),
+        evidence: rows.operation.request().reason().map(|reason| format!("reason: {reason}")),
+    };
+    let mut preflight = node.preflight.take().unwrap_or(NodePreflight { passed: 0, findings: Vec::new() });
+    preflight.findings.retain(|of| !is_removal_unproven(&of.finding));
+    preflight.findings.insert(0, NodeFinding { finding, found: Some(Found { at: now, operation: None }) });
+    preflight.findings.truncate(PreflightReport::FINDINGS_MAX);
+    node.preflight = Some(preflight);
+    let node = tx.update_node(&node).await?;
+    announce(tx, &node, rows.operation.correlation).await
 }
 
 /// The findings that block a deployment onto the node: those of inspections. What an operation's preflight found depends on its release and
@@ -84,7 +149,6 @@ pub(crate) async fn announce(tx: &mut Tx, node: &NodeRecord, correlation: Correl
 #[cfg(test)]
 mod tests {
     use gpuaas_model::{Name, OperationId};
-    use gpuaas_wire::task::Finding;
 
     use super::*;
 
@@ -130,6 +194,30 @@ mod tests {
         assert_eq!(shown(&measured), []);
         let of_older_agent = merge(Some(before), report(&[], &[]), &found(4));
         assert_eq!(shown(&of_older_agent), [], "its report counts as complete");
+    }
+
+    #[test]
+    fn unproven_removal_stays_until_an_inspection_finds_nothing_that_blocks() {
+        let unproven = Check::RemovalUnproven.as_str();
+        let mut marked = merge(None, report(&[], &[("swap_on", Severity::Warning)]), &found(1));
+        let finding = Finding {
+            check: unproven.to_owned(),
+            severity: Severity::Blocking,
+            detail: String::new(),
+            fix: String::new(),
+            evidence: None,
+        };
+        marked.findings.insert(0, NodeFinding { finding, found: Some(found(1)) });
+        let names = |of: NodePreflight| shown(&of).into_iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        let leftover = report(&["leftover"], &[("leftover", Severity::Blocking)]);
+        assert_eq!(names(merge(Some(marked.clone()), leftover, &found(2)))[..2], [unproven, "leftover"]);
+        let of_operation = Found { operation: Some(operation()), ..found(2) };
+        assert_eq!(names(merge(Some(marked.clone()), report(&[], &[]), &of_operation)), [unproven]);
+        assert_eq!(without_preflight(Some(marked.clone())).map(names), Some(vec![unproven.to_owned()]));
+        let clean = report(&[], &[("swap_on", Severity::Warning)]);
+        assert_eq!(names(merge(Some(marked), clean, &found(2))), ["swap_on"]);
+        let invented = report(&[unproven], &[(unproven, Severity::Blocking)]);
+        assert_eq!(names(merge(None, invented, &found(2))), [""; 0], "a node cannot know it");
     }
 
     #[test]

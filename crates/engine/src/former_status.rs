@@ -1,5 +1,5 @@
-//! Updates the stored status of workloads that an earlier version ended: it stored a cancelled deployment as `failed`, and removed
-//! workloads and members as `healthy`.
+//! Updates the stored status of workloads that an earlier version ended: it stored a cancelled deployment and a failed decommission as
+//! `failed`, and removed workloads and members as `healthy`.
 //!
 //! Runs at every start. It changes nothing that is up to date, and another replica that does the same at the same time is harmless.
 

@@ -1,8 +1,14 @@
 //! Changes of members: their state with the health that follows from it, and whether a task may have changed their node.
 
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{Fault, Health, MemberEvent, MemberId, MemberState, Timestamp};
-use gpuaas_planner::{StepAction, StepSpec, status::unfinished_member};
-use gpuaas_store::{MemberRecord, Tx};
+use gpuaas_planner::{
+    Ending, StepAction, StepSpec,
+    judgments::Source,
+    report::Judgment,
+    status::{EndedOperation, unfinished_member},
+};
+use gpuaas_store::{MemberRecord, OperationRecord, Tx};
 
 use crate::{error::EngineError, record::EventScope, rows::OperationRows};
 
@@ -25,19 +31,28 @@ pub(crate) async fn change_member(
     member.last_operation = Some(operation);
     set_health_from_state(member);
     *member = tx.update_member(member, before).await?;
-    events.member(tx, member).await?;
+    if member.state != MemberState::Removed || !bugs::on(Bug::MemberEventMissing) {
+        events.member(tx, member).await?;
+    }
     if member.state == MemberState::Removed {
         rows.of.workload.forget_machine_of(member);
     }
     Ok(())
 }
 
-/// Fails the members that an operation left unfinished when it ended without success.
-pub(crate) async fn fail_unfinished(tx: &mut Tx, rows: &mut OperationRows, now: Timestamp) -> Result<(), EngineError> {
-    let (view, kind, cause) = (rows.of.view(), rows.operation.kind, rows.operation.fault.clone());
-    let cause = cause.filter(|_| !rows.operation.cancel_requested);
+/// Fails the members that the ended operation left unfinished and that no other operation will change.
+pub(crate) async fn fail_unfinished(
+    tx: &mut Tx,
+    rows: &mut OperationRows,
+    ending: Ending,
+    now: Timestamp,
+) -> Result<(), EngineError> {
+    let (view, OperationRecord { kind, targets, fault, cancel_requested, .. }) =
+        (rows.of.view(), rows.operation.clone());
+    let cause = fault.as_ref().filter(|_| !cancel_requested);
+    let ended = EndedOperation { kind, ending, targets: &targets, cause };
     for member in &view.members {
-        if let Some(fault) = unfinished_member(member, kind, cause.as_ref(), &view) {
+        if let Some(fault) = unfinished_member(member, &ended, &view) {
             change_member(tx, rows, member.id, MemberEvent::Fail { fault }, now).await?;
         }
     }
@@ -53,15 +68,16 @@ pub(crate) async fn degrade_member(
 ) -> Result<(), EngineError> {
     let events = EventScope::of(&rows.operation);
     let Some(member) = rows.of.members.iter_mut().find(|member| member.id == id) else { return Ok(()) };
-    (member.health, member.fault) = (Health::Degraded, Some(fault.clone()));
+    member.set_judgment(Source::Unit, Judgment { health: Health::Degraded, fault: Some(fault.clone()) });
     *member = tx.update_member(member, member.state.name()).await?;
     Ok(events.member(tx, member).await?)
 }
 
-/// Sets a member's health from its state alone; later reports of its unit or of the workload's controller may change it.
+/// Sets a member's health from its state alone; later reports of its unit, its cluster or the workload's controller may change it.
 fn set_health_from_state(member: &mut MemberRecord) {
     use MemberState as S;
     member.forget_report();
+    member.forget_judgments();
     member.health = match member.state {
         S::Pending | S::Preparing { .. } | S::Bootstrapping { .. } | S::Joining { .. } => Health::Progressing,
         S::Ready { .. } | S::Stopped { .. } | S::Drained { .. } => Health::Healthy,

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use gpuaas_model::{CorrelationId, EnrolledNode, Fault, Health, MemberState, NextAction, NodeId, ProjectId};
-use gpuaas_planner::{MemberView, report::Judgment};
+use gpuaas_bugs::{self as bugs, Bug};
+use gpuaas_model::{
+    Code, CorrelationId, EnrolledNode, Fault, Health, MemberState, NextAction, NodeId, OperationId, ProjectId,
+};
+use gpuaas_planner::{MemberView, judgments::Source, report::Judgment};
 use gpuaas_store::{MemberRecord, Reader, Tx};
 use gpuaas_wire::task::UnitReport;
 
@@ -17,10 +20,30 @@ use crate::{
     workload_status::refresh_workload,
 };
 
+/// Returns true if both judgments are the same apart from their evidence.
+pub(crate) fn is_same(one: &Judgment, other: &Judgment) -> bool {
+    let code = |of: &Judgment| of.fault.as_ref().map(|fault| fault.code.clone());
+    one.health == other.health && code(one) == code(other)
+}
+
 /// A member with the health that its unit's report gives.
 struct HealthChange {
     project: ProjectId,
     member: MemberRecord,
+}
+
+/// Returns true if the member is judged by its node, its unit and its cluster. Until it is ready, and while it is being drained, only its steps
+/// judge it.
+pub(crate) const fn is_judged(member: &MemberRecord) -> bool {
+    matches!(member.state, MemberState::Ready { .. } | MemberState::Drained { .. })
+}
+
+/// Returns the nodes whose units may have changed with an operation that has ended: those of the present members and of those that it
+/// removed. Another tenant may hold the nodes of members that were removed earlier.
+pub(crate) fn nodes_after(operation: OperationId, members: &[MemberRecord]) -> BTreeSet<NodeId> {
+    let is_concerned =
+        |member: &&MemberRecord| member.state != MemberState::Removed || member.last_operation == Some(operation);
+    members.iter().filter(is_concerned).filter_map(|member| member.place.node()).collect()
 }
 
 impl Engine {
@@ -46,8 +69,7 @@ impl Engine {
     ) -> Result<Vec<HealthChange>, EngineError> {
         let mut changes = Vec::new();
         for member in reader.members_on(node.node).await? {
-            // Until a member is ready, its steps follow the unit themselves and know more.
-            if !matches!(member.state, MemberState::Ready { .. }) {
+            if !is_judged(&member) {
                 continue;
             }
             let rows = WorkloadRows::load(reader, member.workload).await?;
@@ -71,13 +93,13 @@ impl Engine {
         let units = entry.app.units(&member.component_key);
         let report = reports.iter().rev().find(|report| units.contains(&report.unit))?;
         let view = rows.view();
-        let own = member.own_judgment();
-        // What the workload's controller reported is no part of what the platform observes.
-        let of = MemberView { health: own.health, ..view.member(member.id)?.clone() };
+        let before = member.judgment_of(Source::Unit);
+        // Judgments by the cluster and reports of the controller are kept apart.
+        let of = MemberView { health: before.health, ..view.member(member.id)?.clone() };
         let (health, fault) = entry.app.judge(&of, &view, report);
-        let code = |fault: &Option<Fault>| fault.as_ref().map(|fault| fault.code.clone());
-        let same = health == own.health && code(&fault) == code(&own.fault);
-        member.set_own_judgment(Judgment { health, fault });
+        let judgment = Judgment { health, fault };
+        let same = is_same(&before, &judgment);
+        member.set_judgment(Source::Unit, judgment);
         (!same).then_some(HealthChange { project: rows.workload.project, member })
     }
 
@@ -90,6 +112,9 @@ impl Engine {
         let events = EventScope { project, correlation };
         let member = tx.update_member(&member, member.state.name()).await?;
         events.member(tx, &member).await?;
+        if bugs::on(Bug::HealthNotRefreshed) {
+            return Ok(());
+        }
         refresh_workload(tx, &events, member.workload).await
     }
 
@@ -118,17 +143,27 @@ impl Engine {
         Ok(units.into_iter().collect())
     }
 
-    /// Marks every ready member of an unreachable node as degraded, or clears that mark once the node is reachable.
+    /// Marks every ready or drained member of an unreachable node as degraded, or clears that mark once the node is reachable.
     pub async fn node_reachability_changed(&self, node: NodeId, reachable: bool) -> Result<(), EngineError> {
         let mut tx = self.store().begin().await?;
-        let mut changed = false;
-        for member in tx.members_on(node).await? {
-            changed |= self.update_reachability(&mut tx, member, reachable).await?;
-        }
-        if changed {
+        if self.change_reachability(&mut tx, node, reachable).await? {
             tx.commit().await?;
         }
         Ok(())
+    }
+
+    /// Does the same within a transaction; returns true if anything changed.
+    pub(crate) async fn change_reachability(
+        &self,
+        tx: &mut Tx,
+        node: NodeId,
+        reachable: bool,
+    ) -> Result<bool, EngineError> {
+        let mut changed = false;
+        for member in tx.members_on(node).await? {
+            changed |= self.update_reachability(tx, member, reachable).await?;
+        }
+        Ok(changed)
     }
 
     async fn update_reachability(
@@ -137,10 +172,9 @@ impl Engine {
         mut member: MemberRecord,
         reachable: bool,
     ) -> Result<bool, EngineError> {
-        const CODE: &str = "node_unreachable";
-        let marked = member.own_judgment().fault.as_ref().is_some_and(|fault| fault.code == CODE);
+        let marked = member.judgment_of(Source::Node).fault.is_some();
         let Some(node) = member.place.node() else { return Ok(false) };
-        if !matches!(member.state, MemberState::Ready { .. }) || marked != reachable {
+        if !is_judged(&member) || marked != reachable {
             return Ok(false);
         }
         let node = tx.node(node).await?;
@@ -150,16 +184,16 @@ impl Engine {
             correlation: CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy),
         };
         let fault = (!reachable).then(|| Fault {
-            code: CODE.to_owned(),
+            code: Code::NodeUnreachable.to_string(),
             class: gpuaas_model::FaultClass::Manual,
             summary: format!("{}: {} has been unreachable since {}", member.name(), node.name, node.connectivity_since),
             evidence: None,
             next: NextAction::show_node("check whether the node and its agent run", &node.name),
         });
-        // Reachable again means healthy, until the unit report that the node sends first shows otherwise.
+        // The last judgment by its unit still counts until the node, now connected, sends its first report.
         let health = if reachable { Health::Healthy } else { Health::Degraded };
         let state = member.state.name();
-        member.set_own_judgment(Judgment { health, fault });
+        member.set_judgment(Source::Node, Judgment { health, fault });
         let member = tx.update_member(&member, state).await?;
         events.member(tx, &member).await?;
         refresh_workload(tx, &events, member.workload).await?;

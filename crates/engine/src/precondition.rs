@@ -57,6 +57,17 @@ impl Precondition {
             }
         }
     }
+
+    /// Checks a workload. A quiet revision ([`WorkloadRecord::matches_revision`]) counts as the present one: a reconciliation of the platform
+    /// changes nothing that a person decides on, and must not make a person's request fail.
+    pub(crate) fn check_workload(&self, workload: &WorkloadRecord) -> Result<(), CommandError> {
+        let is_as_seen =
+            |seen: &Revision| seen.object == workload.id.as_uuid() && workload.matches_revision(seen.number);
+        match self {
+            Self::Revisions(seen) if seen.iter().any(is_as_seen) => Ok(()),
+            Self::Any | Self::Revisions(_) => self.check(&workload.name, workload),
+        }
+    }
 }
 
 #[cfg(test)]

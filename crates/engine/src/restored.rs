@@ -13,6 +13,7 @@ use crate::{
     keys::{Keys, KeysError},
     port::Ports,
     record::{audit_own, platform_event},
+    waiting,
 };
 
 /// The result of revoking a restored store's credentials: what an operator must create again.
@@ -108,7 +109,7 @@ pub(crate) async fn end_identity(
         (node.connectivity, node.connectivity_since) = (Connectivity::Unreachable, now);
     }
     let node = tx.update_node(&node).await?;
-    let data = json!({ "name": node.name, "state": node.state });
+    let data = json!({ "name": node.name, "state": node.state, "waiting": waiting::of_node(&node, None) });
     platform_event(tx, EventKind::NodeStateChanged, "node", node.id.to_string(), None, data).await?;
     let held_by = tx.open_allocation_of(node.id).await?.map(|held| (held.project, held.id));
     let project_name = match held_by {

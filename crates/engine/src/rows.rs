@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use gpuaas_model::{MemberPlace, NodeId, OperationId, StepState, WorkloadId};
+use gpuaas_model::{Connectivity, Lifecycle, MemberPlace, NodeId, OperationId, StepState, Timestamp, WorkloadId};
 use gpuaas_planner::{ArtifactView, MachineView, MemberView, ReleaseView, SecretView, StepProgress, WorkloadView};
 use gpuaas_store::{
-    MemberRecord, NodeRecord, OperationRecord, Reader, SecretRecord, StepRecord, StoreError, Tx, WorkloadRecord,
+    MemberRecord, NodeRecord, OperationRecord, Page, Reader, SecretRecord, StepRecord, Store, StoreError, Tx,
+    WorkloadFilter, WorkloadRecord,
 };
 
 /// A workload with its members and their nodes, from one consistent read.
@@ -97,12 +98,19 @@ impl WorkloadRows {
             MemberPlace::Allocation { node, .. } => {
                 let node = self.nodes.get(node).expect("load() read the node of every member");
                 let (name, address) = (node.name.clone(), node.address().to_owned());
-                MachineView { name, address, clock_skew_seconds: node.clock_skew_seconds }
+                MachineView {
+                    name,
+                    address,
+                    clock_skew_seconds: node.clock_skew_seconds,
+                    unreachable_since: unreachable_since(node),
+                }
             }
             MemberPlace::External { machine, address } => {
-                MachineView { name: machine.clone(), address: address.clone(), clock_skew_seconds: None }
+                let (name, address) = (machine.clone(), address.clone());
+                MachineView { name, address, clock_skew_seconds: None, unreachable_since: None }
             }
         };
+        let own = member.own_judgment();
         MemberView {
             id: member.id,
             name: member.name(),
@@ -113,6 +121,8 @@ impl WorkloadRows {
             state: member.state.clone(),
             health: member.health,
             fault: member.fault.clone(),
+            own_health: own.health,
+            own_fault: own.fault,
             touched: member.touched,
         }
     }
@@ -129,20 +139,40 @@ impl OperationRows {
 
     /// The steps in the scheduler's form.
     pub(crate) fn progress(&self) -> Vec<StepProgress> {
-        self.steps
-            .iter()
-            .map(|step| StepProgress {
-                spec: step.spec.clone(),
-                state: step.state,
-                attempts: step.attempts,
-                not_before: step.not_before,
-            })
-            .collect()
+        self.steps.iter().map(progress).collect()
     }
 
     /// Steps that run now, or that ran when their process ended.
     pub(crate) fn running(&self) -> impl Iterator<Item = &StepRecord> {
         self.steps.iter().filter(|step| step.state == StepState::Running)
+    }
+}
+
+/// The step in the scheduler's form.
+pub(crate) fn progress(step: &StepRecord) -> StepProgress {
+    StepProgress { spec: step.spec.clone(), state: step.state, attempts: step.attempts, not_before: step.not_before }
+}
+
+/// Returns every running workload. Each page is a read of its own.
+pub(crate) async fn running_workloads(store: &Store) -> Result<Vec<WorkloadRecord>, StoreError> {
+    let mut filter = WorkloadFilter { lifecycle: Some(Lifecycle::Running), ..WorkloadFilter::default() };
+    let mut running = Vec::new();
+    loop {
+        let page = store.read().await?.workloads(&filter).await?;
+        let is_last = page.len() < Page::LIMIT_MAX as usize;
+        filter.page.after = page.last().map(|workload| workload.id.to_string());
+        running.extend(page);
+        if is_last {
+            return Ok(running);
+        }
+    }
+}
+
+/// Returns the time since which a node is unreachable or has never connected; `None` for a connected or `stale` one.
+pub(crate) fn unreachable_since(node: &NodeRecord) -> Option<Timestamp> {
+    match node.connectivity {
+        Connectivity::Never | Connectivity::Unreachable => Some(node.connectivity_since),
+        Connectivity::Connected | Connectivity::Stale => None,
     }
 }
 

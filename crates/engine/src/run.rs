@@ -92,10 +92,15 @@ impl Engine {
         begun.is_ok()
     }
 
-    /// Continues every open operation and every unfinished allocation on this replica.
+    /// Continues every open operation, every unfinished allocation and every known drift on this replica.
     pub(crate) async fn resume_open(self: &Arc<Self>) -> Result<(), EngineError> {
         self.activate_open().await?;
-        self.provision_open().await
+        self.provision_open().await?;
+        // Agents hint again when they connect, so a workload whose row cannot be read delays nothing.
+        if let Err(error) = self.resume_drift().await {
+            tracing::warn!(%error, "the drift of workloads could not be read; the next hint of each node is awaited");
+        }
+        Ok(())
     }
 
     async fn activate_open(self: &Arc<Self>) -> Result<(), EngineError> {

@@ -31,13 +31,15 @@ impl WorkloadRows {
         Ok(())
     }
 
-    /// Derives the status from the members and an operation, and writes the row, with an event, if it differs from `stored`.
+    /// Derives the status from the members and an operation, and writes the row, with an event, if it differs from `stored`. `is_quiet` if
+    /// the platform's own reconciliation is the reason.
     async fn write(
         &mut self,
         tx: &mut Tx,
         events: &EventScope,
         operation: Option<&OperationView<'_>>,
         stored: &WorkloadRecord,
+        is_quiet: bool,
     ) -> Result<(), EngineError> {
         let generation = self.workload.generation;
         if self.workload.reported.as_ref().is_some_and(|reported| !reported.is_current(generation)) {
@@ -49,8 +51,9 @@ impl WorkloadRows {
             Some(reported) => reported.shown(derived, operation),
             None => derived,
         };
-        self.workload.set_status(&derived);
+        self.workload.set_status(&self.workload.drift.shown(derived));
         if *stored != self.workload {
+            self.workload.quiet = if is_quiet { self.workload.quiet_after(stored) } else { None };
             self.workload = tx.update_workload(&self.workload).await?;
             events.workload(tx, EventKind::WorkloadChanged, &self.workload).await?;
         }
@@ -69,13 +72,20 @@ impl OperationRows {
     /// Writes the workload with its present status, with an event if anything changed since it was loaded.
     pub(crate) async fn write_workload(&mut self, tx: &mut Tx, events: &EventScope) -> Result<(), EngineError> {
         let stored = tx.workload(self.of.workload.id).await?;
-        self.write(tx, events, &stored).await
+        self.write(tx, events, &stored, false).await
     }
 
-    async fn write(&mut self, tx: &mut Tx, events: &EventScope, stored: &WorkloadRecord) -> Result<(), EngineError> {
+    async fn write(
+        &mut self,
+        tx: &mut Tx,
+        events: &EventScope,
+        stored: &WorkloadRecord,
+        is_quiet: bool,
+    ) -> Result<(), EngineError> {
         let steps = self.progress();
         let operation = self.operation_view(&steps);
-        self.of.write(tx, events, Some(&operation), stored).await
+        let is_quiet = is_quiet || self.operation.by_platform.is_some();
+        self.of.write(tx, events, Some(&operation), stored, is_quiet).await
     }
 
     fn operation_view<'a>(&self, steps: &'a [StepProgress]) -> OperationView<'a> {
@@ -89,16 +99,40 @@ pub(crate) async fn refresh_workload(
     events: &EventScope,
     workload: WorkloadId,
 ) -> Result<(), EngineError> {
+    // Boxed: many commands end with this, and would keep its future within theirs.
+    Box::pin(derive(tx, events, workload, |_| {}, false)).await
+}
+
+/// Changes a workload in the course of a reconciliation by the platform, and derives its status again. An `If-Match` with an earlier revision
+/// still matches afterwards, unless the change affects more than a reconciliation does ([`QuietRevisions`](gpuaas_store::QuietRevisions)).
+pub(crate) async fn change_quietly(
+    tx: &mut Tx,
+    events: &EventScope,
+    workload: WorkloadId,
+    change: impl FnOnce(&mut WorkloadRecord) + Send,
+) -> Result<(), EngineError> {
+    Box::pin(derive(tx, events, workload, change, true)).await
+}
+
+async fn derive(
+    tx: &mut Tx,
+    events: &EventScope,
+    workload: WorkloadId,
+    change: impl FnOnce(&mut WorkloadRecord) + Send,
+    is_quiet: bool,
+) -> Result<(), EngineError> {
     match tx.newest_operation(workload).await? {
         Some(operation) => {
             let mut rows = OperationRows::load(tx, operation.id).await?;
             let stored = rows.of.workload.clone();
-            rows.write(tx, events, &stored).await
+            change(&mut rows.of.workload);
+            rows.write(tx, events, &stored, is_quiet).await
         }
         None => {
             let mut rows = WorkloadRows::load(tx, workload).await?;
             let stored = rows.workload.clone();
-            rows.write(tx, events, None, &stored).await
+            change(&mut rows.workload);
+            rows.write(tx, events, None, &stored, is_quiet).await
         }
     }
 }

@@ -6,9 +6,9 @@
 //! admitted ([`Admission`]). No key, token or kubeconfig is logged, shown by `Debug` or put into an error. Creating and deleting are
 //! idempotent: repeating them after a crash ends in the same state.
 //!
-//! Waits use watches. Only `/readyz` is polled, because nothing can be watched before it is `ok`; [`Cluster::grant_access`] polls access
-//! reviews, because the authorizer's cache cannot be watched; and [`Cluster::drain`] repeats evictions that a budget forbids, because only
-//! another eviction shows whether it still does.
+//! Waits and followers use watches. Only `/readyz` is polled, because nothing can be watched before it is `ok`, and a watch may be served
+//! although it is not; [`Cluster::grant_access`] polls access reviews, because the authorizer's cache cannot be watched; and
+//! [`Cluster::drain`] repeats evictions that a budget forbids, because only another eviction shows whether it still does.
 //!
 //! Deliberately absent: how a stream reaches the node (the channel's tunnels), and which call an operation needs and when (an app's
 //! effects).
@@ -37,6 +37,7 @@ mod list;
 mod metered;
 mod node;
 mod node_deletion;
+mod node_follower;
 mod node_password;
 mod node_watch;
 mod object_name;
@@ -60,6 +61,7 @@ pub use hold::{Budget, BudgetStatus, Hold};
 pub use kubeconfig::{KUBECONFIG_BYTES_MAX, Kubeconfig, KubeconfigError, KubeconfigText};
 pub use limits::{ANSWER_BYTES_MAX, EVENT_BYTES_MAX, NODES_BYTES_MAX, REQUEST_TIMEOUT};
 pub use node::{KubeNode, NodeCondition, Taint};
+pub use node_follower::NodeFollower;
 pub use object_name::ObjectName;
 pub use pods::DrainOptions;
 pub use readyz::{READYZ_PROBE_EVERY, Readiness};

@@ -20,6 +20,9 @@ pub(crate) const WATCH_BYTES_MAX: usize = 4 * EVENT_BYTES_MAX;
 /// Most bytes received on a connection that watches the metadata of one KubeNode's pods for [`WATCH_SECONDS`]. An ending pod causes about
 /// five events of 3 KB, and a kubelet runs 110 pods by default.
 pub(crate) const PODS_WATCH_BYTES_MAX: usize = 2 * 1_024 * 1_024;
+/// Most bytes received on a connection that follows all KubeNodes for [`WATCH_SECONDS`]. A kubelet reports a change at most every ten
+/// seconds: 51 of them cause about 150 events of 5 to 30 KB if all change all the time, and almost none if nothing does.
+pub(crate) const NODES_WATCH_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 /// Longest head of an answer, in bytes; an apiserver's has about 500.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1_024;
 /// Most headers of an answer; an apiserver sends about ten.
@@ -55,6 +58,13 @@ pub(crate) const fn wire_bytes_max(bytes_max: usize) -> usize {
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest time for opening the stream and the TLS handshake together; over a loaded wide-area link seconds are normal.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Shortest time between two lists of a follower, and longest pause after failures.
+pub(crate) const FOLLOW_AGAIN_MAX: Duration = Duration::from_secs(10);
+/// Shortest time between the beginnings of two watches of a follower. Each is a TLS handshake of about 2 ms: a hostile apiserver that ends
+/// every watch causes no more of them.
+pub(crate) const WATCH_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// Changes of KubeNodes within this time are shown together, however many events there are.
+pub(crate) const CHANGES_TOGETHER: Duration = Duration::from_millis(500);
 /// An unused connection, with its tunnel, closes after this time.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Requested duration of a watch in seconds. It is opened again right after; so a silent connection is detected in about this time.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::{
     calls::Call,
@@ -40,19 +41,24 @@ struct RemnantMetadata {
 
 impl Cluster {
     /// Deletes the KubeNode with this name, and watches until it is gone: controllers can hold it with finalizers. Returns `false` if there
-    /// was none, and fails with [`KubeError::NotReady`] after `timeout`.
+    /// was none, and fails with [`KubeError::NotReady`] after `timeout`. With a `uid` only this KubeNode is deleted: one that has registered
+    /// under its name since stays, and the result is `false`.
     ///
     /// Stop the kubelet first. A kubelet that still runs creates the KubeNode again when it restarts, and then without its cordon
     /// (measured).
     pub async fn delete_kube_node(
         &self,
         name: &str,
+        uid: Option<&str>,
         timeout: Duration,
         progress: Progress<'_>,
     ) -> Result<bool, KubeError> {
         let path = node_path(name)?;
-        if !self.delete(format!("{path}?propagationPolicy=Background")).await? {
-            return Ok(false);
+        match self.calls.make(deletion(&path, uid)).await?.success() {
+            Ok(_) => {}
+            Err(KubeError::NotFound(_)) => return Ok(false),
+            Err(KubeError::Conflict(_)) if uid.is_some() => return Ok(false),
+            Err(error) => return Err(error),
         }
         let wait = Wait::new(progress);
         tokio::select! {
@@ -103,6 +109,15 @@ impl Cluster {
         }
         Ok(false)
     }
+}
+
+/// Returns the call that deletes the KubeNode; with a `uid` only that one.
+fn deletion(path: &str, uid: Option<&str>) -> Call {
+    let Some(uid) = uid else { return Call::delete(format!("{path}?propagationPolicy=Background")) };
+    let options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", "preconditions": { "uid": uid },
+    });
+    Call::delete(path).with("application/json", options)
 }
 
 /// Describes a KubeNode that is being deleted.

@@ -175,8 +175,8 @@ async fn node_watch_survives_a_restart_of_the_apiserver() {
 
     let names: Vec<_> = cluster.kube_nodes().await.unwrap().into_iter().map(|node| node.name).collect();
     assert_eq!(names, ["gpu-1", "gpu-2"]);
-    assert!(cluster.delete_kube_node("gpu-1", WAIT_MAX, &quiet).await.unwrap());
-    assert!(!cluster.delete_kube_node("gpu-1", WAIT_MAX, &quiet).await.unwrap());
+    assert!(cluster.delete_kube_node("gpu-1", None, WAIT_MAX, &quiet).await.unwrap());
+    assert!(!cluster.delete_kube_node("gpu-1", None, WAIT_MAX, &quiet).await.unwrap());
 }
 
 fn terms(name: &str, role: AccessRole) -> AccessTerms {
@@ -226,7 +226,7 @@ async fn each_grant_has_its_own_account_role_and_expiry() {
     as_admin.kube_nodes().await.unwrap();
     let readable = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     as_viewer.request(Method::GET, readable, None).await.expect("the permission is effective at once");
-    let refused = as_viewer.delete_kube_node("gpu-1", WAIT_MAX, &quiet).await.unwrap_err();
+    let refused = as_viewer.delete_kube_node("gpu-1", None, WAIT_MAX, &quiet).await.unwrap_err();
     assert!(matches!(refused, KubeError::Forbidden(_)), "{refused}");
 
     // The same terms again: a second token of the same account.
@@ -234,7 +234,7 @@ async fn each_grant_has_its_own_account_role_and_expiry() {
     genuine.cluster_with(&again.kubeconfig).kube_nodes().await.unwrap();
     // The same name with fewer rights: the binding changes.
     let lesser = cluster.grant_access(&terms("access-1", AccessRole::ClusterView)).await.unwrap();
-    assert!(genuine.cluster_with(&lesser.kubeconfig).delete_kube_node("gpu-1", WAIT_MAX, &quiet).await.is_err());
+    assert!(genuine.cluster_with(&lesser.kubeconfig).delete_kube_node("gpu-1", None, WAIT_MAX, &quiet).await.is_err());
     cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
 
     // Withdrawing one delivery does not affect the other.

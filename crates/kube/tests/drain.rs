@@ -279,11 +279,15 @@ async fn kube_node_is_cordoned_labelled_and_deleted_and_its_password_forgotten()
     assert!(!cluster.forget_node_password("gpu-2").await.unwrap());
 
     site.patch("/api/v1/nodes/gpu-2", json!({"metadata": {"finalizers": ["example.com/volumes"]}})).await;
-    let held = cluster.delete_kube_node("gpu-2", Duration::from_secs(2), &quiet).await.unwrap_err();
+    let earlier = Some("0198c0de-7a3b-7c11-9b54-0242ac120002");
+    assert!(!cluster.delete_kube_node("gpu-2", earlier, WAIT_MAX, &quiet).await.unwrap());
+    assert_eq!(cluster.kube_node("gpu-2").await.unwrap().uid, node.uid, "it has registered under the name since");
+    let own = Some(node.uid.as_str());
+    let held = cluster.delete_kube_node("gpu-2", own, Duration::from_secs(2), &quiet).await.unwrap_err();
     assert!(held.to_string().contains("held by finalizer example.com/volumes"), "{held}");
     let deleting = {
         let cluster = cluster.clone();
-        tokio::spawn(async move { cluster.delete_kube_node("gpu-2", WAIT_MAX, &quiet).await })
+        tokio::spawn(async move { cluster.delete_kube_node("gpu-2", None, WAIT_MAX, &quiet).await })
     };
     site.patch("/api/v1/nodes/gpu-2", json!({"metadata": {"finalizers": null}})).await;
     assert!(deleting.await.unwrap().is_ok());
@@ -295,5 +299,5 @@ async fn kube_node_is_cordoned_labelled_and_deleted_and_its_password_forgotten()
     ] {
         assert!(matches!(&error, KubeError::NoKubeNode(name) if name == "gpu-2"), "{error}");
     }
-    assert!(!cluster.delete_kube_node("gpu-2", WAIT_MAX, &quiet).await.unwrap());
+    assert!(!cluster.delete_kube_node("gpu-2", None, WAIT_MAX, &quiet).await.unwrap());
 }

@@ -368,10 +368,10 @@ async fn kube_node_with_finalizers_is_waited_for_and_its_finalizer_named() {
         })
     };
     let site = script(silence);
-    let error = site.cluster.delete_kube_node("gpu-2", MINUTE, &|_| {}).await.unwrap_err();
+    let error = site.cluster.delete_kube_node("gpu-2", None, MINUTE, &|_| {}).await.unwrap_err();
     assert!(error.to_string().contains("KubeNode gpu-2 is held by finalizer example.com/volumes "), "{error}");
     let site = script(|| Reply::chunks("\n", "\n", "{\"type\":\"DELETED\",\"object\":{}}\n", 64));
-    assert!(site.cluster.delete_kube_node("gpu-2", MINUTE, &|_| {}).await.unwrap());
+    assert!(site.cluster.delete_kube_node("gpu-2", None, MINUTE, &|_| {}).await.unwrap());
     let site = Site::new(|_, _| None);
-    assert!(!site.cluster.delete_kube_node("gpu-2", MINUTE, &|_| {}).await.unwrap());
+    assert!(!site.cluster.delete_kube_node("gpu-2", None, MINUTE, &|_| {}).await.unwrap());
 }

@@ -75,6 +75,8 @@ text_enum! {
         SettingsOverridden = "settings_overridden",
         /// A proxy is set and does not exclude the addresses of the nodes.
         ProxyIncomplete = "proxy_incomplete",
+        /// A member was given up on the node, so what it left there is unknown. The control plane finds this, not the agent.
+        RemovalUnproven = "removal_unproven",
     }
 }
 
@@ -116,7 +118,8 @@ impl Check {
             | Self::UnitMasked
             | Self::UnitOverridden
             | Self::SettingsOverridden
-            | Self::ProxyIncomplete => None,
+            | Self::ProxyIncomplete
+            | Self::RemovalUnproven => None,
         }
     }
 }

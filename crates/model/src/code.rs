@@ -55,6 +55,8 @@ text_enum! {
         LastAgent = "last_agent",
         /// The workload has no member of that name, or its state does not allow the request.
         MemberUnknown = "member_unknown",
+        /// The operation that was to bring a member up has ended, and a later one did not include the member.
+        MemberLeftOut = "member_left_out",
         /// The request would change nothing.
         NothingToDo = "nothing_to_do",
         /// The plan is no longer the one whose digest the request names.
@@ -81,6 +83,8 @@ text_enum! {
         AllocationBlocked = "allocation_blocked",
         /// Another workload uses the allocation.
         AllocationInUse = "allocation_in_use",
+        /// A member was given up on the allocation's node, and nothing has shown since that the node is clean.
+        AllocationUnproven = "allocation_unproven",
         /// The app does not allow this many members.
         TooManyMembers = "too_many_members",
         /// The app does not offer this version, or its artifacts are not imported.
@@ -173,6 +177,8 @@ text_enum! {
         TaskCancelled = "task_cancelled",
         /// The deployment or removal of the workload was cancelled.
         OperationCancelled = "operation_cancelled",
+        /// A workload deviates in a way that no reconciliation corrects, or that came back after each of them.
+        DriftPersists = "drift_persists",
         /// The host rejected an operation of the task (permission, missing path).
         HostFailed = "host_failed",
         /// The disk of the control plane, the database or the node is full.
@@ -183,6 +189,8 @@ text_enum! {
         ClusterNotReady = "cluster_not_ready",
         /// The cluster has no KubeNode of that name.
         KubeNodeMissing = "kube_node_missing",
+        /// The KubeNode of a member in service is not Ready.
+        KubeNodeNotReady = "kube_node_not_ready",
         /// Pods on a KubeNode are evicted only with a flag that the drain does not have.
         DrainRefused = "drain_refused",
         /// The time of a drain passed while a budget held pods or evicted pods had not ended.
@@ -322,6 +330,7 @@ impl Code {
             | Self::StateConflict
             | Self::ReportStale
             | Self::AllocationInUse
+            | Self::AllocationUnproven
             | Self::ClockSkewed
             | Self::NodeUnavailable
             | Self::AgentLedgerDamaged
@@ -337,6 +346,7 @@ impl Code {
             | Self::ReplicaVersionsDiffer
             | Self::SealingKeyNotOnAllReplicas
             | Self::ClusterNotReady
+            | Self::KubeNodeNotReady
             | Self::DataDirInUse
             | Self::RestoreUnfinished
             | Self::LastServer
@@ -386,6 +396,8 @@ impl Code {
             Self::TaskInterrupted
             | Self::TaskCancelled
             | Self::OperationCancelled
+            | Self::MemberLeftOut
+            | Self::DriftPersists
             | Self::ControllerReported
             | Self::StoreTooNew
             | Self::StoreMissing

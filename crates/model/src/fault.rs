@@ -89,6 +89,14 @@ impl NextAction {
         )
     }
 
+    /// Repair a member that no operation brings up any more, or remove it.
+    pub fn repair_or_remove_member(workload: impl Display, member: &str) -> Self {
+        Self::with_command(
+            format!("remove it: gpuaas workload remove-member {workload} {member}; or repair it"),
+            format!("gpuaas workload repair {workload} --scope member --member {member}"),
+        )
+    }
+
     /// Repair the control plane of the workload's cluster, because of `reason`.
     pub fn repair_control_plane(reason: &str, workload: impl Display) -> Self {
         Self::with_command(
@@ -115,6 +123,22 @@ impl NextAction {
         Self::with_command(
             format!("decommission it: gpuaas workload decommission {workload}; or resume it"),
             format!("gpuaas workload resume {workload}"),
+        )
+    }
+
+    /// Bring a node back and resume, or give up its member.
+    pub fn resume_or_give_up_member(workload: impl Display, node: impl Display, member: &str) -> Self {
+        Self::with_command(
+            format!("bring {node} back and resume: gpuaas workload resume {workload}; or give up {member}"),
+            format!("gpuaas workload remove-member {workload} {member} --give-up --reason TEXT"),
+        )
+    }
+
+    /// Bring a node back and resume, or give it up with the whole workload.
+    pub fn resume_or_give_up(workload: impl Display, node: impl Display) -> Self {
+        Self::with_command(
+            format!("bring {node} back and resume: gpuaas workload resume {workload}; or give it up"),
+            format!("gpuaas workload decommission {workload} --give-up {node} --reason TEXT"),
         )
     }
 
@@ -175,7 +199,7 @@ impl NextAction {
         Self::with_command(purpose, format!("gpuaas node show {node}"))
     }
 
-    fn with_command(text: impl Into<String>, command: String) -> Self {
+    pub(crate) fn with_command(text: impl Into<String>, command: String) -> Self {
         Self { text: text.into(), command: Some(command) }
     }
 }

@@ -34,6 +34,7 @@ mod site;
 mod state;
 mod task;
 mod time;
+mod waiting;
 mod workload;
 
 pub use actor::OwnActor;
@@ -67,4 +68,5 @@ pub use site::PeerSite;
 pub use state::IllegalTransition;
 pub use task::{TaskState, TaskType};
 pub use time::Timestamp;
+pub use waiting::{Waiting, WaitingFrom};
 pub use workload::{Endpoint, Health, Lifecycle, Progress, Recovery};

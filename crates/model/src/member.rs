@@ -264,6 +264,21 @@ impl MemberState {
         }
     }
 
+    /// Returns true if the member's service must run: it is ready, being drained, or drained.
+    pub const fn is_in_service(&self) -> bool {
+        match self {
+            Self::Ready { .. } | Self::Draining { .. } | Self::Drained { .. } => true,
+            Self::Pending
+            | Self::Preparing { .. }
+            | Self::Bootstrapping { .. }
+            | Self::Joining { .. }
+            | Self::Stopped { .. }
+            | Self::Removing { .. }
+            | Self::Removed
+            | Self::Failed { .. } => false,
+        }
+    }
+
     /// Returns the fault of a failed member.
     pub const fn fault(&self) -> Option<&Fault> {
         match self {
@@ -331,6 +346,22 @@ mod tests {
         assert_eq!(after(MemberState::Drained { since: then }, MemberEvent::BecameReady), Ok(MemberStateName::Ready));
         let failed = MemberEvent::Fail { fault: fault() };
         assert_eq!(after(MemberState::Stopped { since: then }, failed), Ok(MemberStateName::Failed));
+    }
+
+    #[test]
+    fn member_is_in_service_from_ready_until_it_stops() {
+        let since = Timestamp::from_millis(1);
+        let serving = [MemberState::Ready { since }, MemberState::Draining { since }, MemberState::Drained { since }];
+        assert!(serving.iter().all(MemberState::is_in_service));
+        let others = [
+            MemberState::Pending,
+            MemberState::Joining { since },
+            MemberState::Stopped { since },
+            MemberState::Removing { since },
+            MemberState::Removed,
+            MemberState::Failed { since, fault: fault() },
+        ];
+        assert!(!others.iter().any(MemberState::is_in_service));
     }
 
     #[test]

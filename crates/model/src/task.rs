@@ -37,6 +37,26 @@ text_enum! {
 }
 
 impl TaskType {
+    /// Returns what the task does on its node: the end of a sentence such as "waiting for agent-1 to …".
+    pub const fn purpose(self) -> &'static str {
+        match self {
+            Self::Noop => "answer a ping",
+            Self::Inspect => "be inspected",
+            Self::Preflight => "pass the checks of its node",
+            Self::Residue => "confirm that nothing is left on its node",
+            Self::Fix => "apply a fix",
+            Self::ArtifactFetch => "fetch the release",
+            Self::Rke2Install => "install the release",
+            Self::Rke2Configure => "write its configuration",
+            Self::Rke2Start => "start",
+            Self::Rke2Stop => "stop",
+            Self::Rke2Enable => "enable its service at boot",
+            Self::Rke2Observe => "report what is installed",
+            Self::Rke2KubeconfigRead => "hand over the kubeconfig",
+            Self::Rke2Uninstall => "uninstall the release",
+        }
+    }
+
     /// Returns true if the task always belongs to a workload. The others are platform tasks, which inspect or fix a machine.
     pub const fn is_for_workload(self) -> bool {
         match self {

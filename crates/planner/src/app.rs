@@ -1,7 +1,7 @@
 //! The interface of an app to the planner and the engine. All of it is pure; the calls to the app's cluster are the engine's
 //! `AppEffects`.
 
-use gpuaas_model::{Fault, Health, MemberId, OperationKind, Reason};
+use gpuaas_model::{Fault, Health, MemberId, OperationKind, Reason, TaskType};
 use gpuaas_wire::task::{Preflight, TaskDefinition, TaskFailure, UnitReport};
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use crate::{
     manifest::Manifest,
     placement::{Candidate, Placed},
     plan::{Plan, StepKey, StepSpec},
+    report::Judgment,
     request::{OperationRequest, PlanRefusal},
     view::{MemberView, WorkloadView},
 };
@@ -99,8 +100,53 @@ pub trait App: Send + Sync {
     /// not what they return.
     fn compare(&self, workload: &WorkloadView, observed: &Value) -> Result<Vec<Difference>, TaskFailure>;
 
+    /// Returns the member through whose node the app's cluster is followed; `None` if the cluster is not expected to answer. None by default:
+    /// the cluster is never followed.
+    fn followed_through(&self, _workload: &WorkloadView) -> Option<MemberId> {
+        None
+    }
+
+    /// Judges the members that the cluster must show. `observed` is what the app's effects observed while they followed the cluster, or why
+    /// they could not ask it. Fails if it cannot be read. Judges nothing by default.
+    ///
+    /// The judgment is that of one moment: the engine decides how long it must last before it counts
+    /// ([`crate::cluster_health`]). A failure that says nothing about the cluster itself, for example a full queue, judges no member.
+    fn judge_cluster(
+        &self,
+        _workload: &WorkloadView,
+        _observed: Result<&Value, &TaskFailure>,
+    ) -> Result<ClusterJudgment, TaskFailure> {
+        Ok(ClusterJudgment::default())
+    }
+
+    /// Returns the task, with its parameters, that shows whether the node of a member in service has what the platform wrote there. It changes
+    /// nothing. `None`, the default, if the app has no such task.
+    fn observation(&self, _member: &MemberView, _workload: &WorkloadView) -> Option<(TaskType, Value)> {
+        None
+    }
+
+    /// Returns the differences of a member's node. `result` is that of the task of [`App::observation`]. The action of a difference must be a
+    /// reconciliation if, and only if, a reconciliation corrects it: the platform then starts one by itself.
+    fn node_differences(
+        &self,
+        _member: &MemberView,
+        _workload: &WorkloadView,
+        _result: &Value,
+    ) -> Result<Vec<Difference>, TaskFailure> {
+        Ok(Vec::new())
+    }
+
     /// Returns what no comparison looks at, in sentences that name the command that does.
     fn not_compared(&self) -> Vec<String>;
+}
+
+/// What a cluster shows about its workload at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterJudgment {
+    /// The judgments of the members that the cluster must show, also of healthy ones; no others.
+    pub members: Vec<(MemberId, Judgment)>,
+    /// The differences between the cluster and what the platform has set in it. Empty while it does not answer.
+    pub drift: Vec<Difference>,
 }
 
 /// What a step does, in words.

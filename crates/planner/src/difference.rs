@@ -2,6 +2,7 @@
 //! app's to compare.
 
 use gpuaas_model::{Connectivity, Health, Lifecycle, MemberId, MemberState, NextAction, OperationId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::view::{MemberView, WorkloadView};
 
@@ -11,7 +12,7 @@ pub const OBSERVED_BYTES_MAX: usize = 256;
 const NODE_UNREACHABLE: &str = "node_unreachable";
 
 /// A deviation from the desired state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// Name of the member; `None` for the workload as a whole.
     pub member: Option<String>,

@@ -8,7 +8,10 @@
 pub mod app;
 mod call;
 pub mod check;
+pub mod cluster_health;
 pub mod difference;
+pub mod drift;
+pub mod judgments;
 pub mod lifecycle;
 pub mod manifest;
 pub mod outline;
@@ -24,15 +27,19 @@ pub mod status;
 #[cfg(test)]
 mod test_steps;
 pub mod view;
+pub mod waiting;
 
-pub use app::{AddedMembers, App, RenderError, SecretPart, SecretSpec, StepOutput, StepText, Subjects};
+pub use app::{
+    AddedMembers, App, ClusterJudgment, RenderError, SecretPart, SecretSpec, StepOutput, StepText, Subjects,
+};
 pub use call::ClusterCall;
 pub use check::{Finding, check};
 pub use difference::{Difference, NodeSight, Unknown};
+pub use drift::Drift;
 pub use manifest::{Manifest, OperationSpec};
 pub use outline::{OutlinedMember, OutlinedStep, PlanOutline};
 pub use plan::{FailureScope, Plan, RecordKind, Retry, StepAction, StepKey, StepSpec};
 pub use plan_digest::{PlanDigest, PlanDigestInvalid};
 pub use request::{OperationRequest, Parameters, PlanRefusal};
-pub use schedule::{Ending, Schedule, StepProgress, operation_failed, schedule};
+pub use schedule::{Ending, Schedule, StepProgress, finished_members, operation_failed, schedule};
 pub use view::{ArtifactView, MachineView, MemberView, NodeView, ReleaseView, SecretView, WorkloadView};

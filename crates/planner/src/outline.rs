@@ -170,6 +170,8 @@ impl OutlinedStep {
                 StepAction::ClusterCall { call } => format!("call {call}"),
                 StepAction::Record { record: RecordKind::ConfirmPlacement } => "record confirm_placement".to_owned(),
                 StepAction::Record { record: RecordKind::Milestone } => "record milestone".to_owned(),
+                StepAction::Record { record: RecordKind::AwaitNode } => "record await_node".to_owned(),
+                StepAction::Record { record: RecordKind::GiveUp } => "record give_up".to_owned(),
             },
             needs: step.needs.clone(),
             after: step.after.clone(),

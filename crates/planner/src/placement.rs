@@ -99,7 +99,8 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
             Code::AllocationBlocked,
             format!("{node} has findings that block a deployment: {}", checks.join(", ")),
             &format!(
-                "choose another, or ask an operator to resolve them and to inspect the node again: gpuaas node inspect {node}"
+                "choose another, or ask an operator to do what gpuaas node show {node} advises, then to inspect the node again: \
+                 gpuaas node inspect {node}"
             ),
         );
     }

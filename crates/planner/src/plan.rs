@@ -69,6 +69,11 @@ pub enum RecordKind {
     ConfirmPlacement,
     /// Marks a point of the operation and has no effect; its phase names the point.
     Milestone,
+    /// Waits until the node of the step's member is connected.
+    AwaitNode,
+    /// Removes the step's member without proof: what it left on its node is unknown, and the node blocks placements until an inspection
+    /// finds it clean.
+    GiveUp,
 }
 
 /// Scope of a step's final failure.

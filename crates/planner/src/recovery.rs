@@ -43,6 +43,8 @@ pub enum Offer {
     Resume,
     /// Restart and reinstall within a scope.
     Repair,
+    /// Write files and settings again, without a restart.
+    Reconcile,
     /// Remove the workload.
     Decommission,
 }
@@ -66,6 +68,7 @@ impl Offer {
             Self::Cancel => "gpuaas operation cancel ID",
             Self::Resume => "gpuaas workload resume NAME",
             Self::Repair => "gpuaas workload repair NAME --scope SCOPE",
+            Self::Reconcile => "gpuaas workload reconcile NAME",
             Self::Decommission => "gpuaas workload decommission NAME",
         }
     }
@@ -94,7 +97,7 @@ pub const SITUATIONS: &[Situation] = &[
         class: None,
         what: "files, settings or records deviate, and the desired ones are known",
         who: Actor::Platform,
-        cure: "writes them again; restarts and reinstalls nothing",
+        cure: "writes them again, at most three times within an hour; restarts and reinstalls nothing, and yields to every request",
         offers: &[],
     },
     Situation {
@@ -118,8 +121,8 @@ pub const SITUATIONS: &[Situation] = &[
         class: Some(FaultClass::Manual),
         what: "something outside of the platform must change",
         who: Actor::Person,
-        cure: "changes it, then resumes, which checks the preconditions again",
-        offers: &[Offer::Resume, Offer::Decommission],
+        cure: "changes it, then resumes, which checks the preconditions again; after a drift, reconciles",
+        offers: &[Offer::Resume, Offer::Reconcile, Offer::Decommission],
     },
     Situation {
         recovery: Recovery::Terminal,

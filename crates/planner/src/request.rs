@@ -24,9 +24,36 @@ pub struct OperationRequest {
 }
 
 impl OperationRequest {
+    /// Parameter with the members that a decommission gives up.
+    const GIVE_UP: &str = "give_up";
+    /// Parameter with the reason for what a request forces.
+    const REASON: &str = "reason";
+
     /// Returns a request without parameters.
     pub fn of(kind: OperationKind) -> Self {
         Self { kind, parameters: Parameters::new() }
+    }
+
+    /// Returns the decommission that gives up these members: it removes the others, and these without proof. An app takes the parameters
+    /// `give_up`, names of members, and `reason`.
+    pub fn giving_up(members: &[String], reason: &str) -> Self {
+        let parameters = [(Self::GIVE_UP, json!(members)), (Self::REASON, json!(reason))];
+        let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Self { kind: OperationKind::Decommission, parameters }
+    }
+
+    /// Returns true if the request gives up a member: its parameter `give_up` is true, or names some.
+    pub fn gives_up(&self) -> bool {
+        match self.parameters.get(Self::GIVE_UP) {
+            Some(Value::Bool(gives_up)) => *gives_up,
+            Some(Value::Array(named)) => !named.is_empty(),
+            Some(Value::Null | Value::Number(_) | Value::String(_) | Value::Object(_)) | None => false,
+        }
+    }
+
+    /// Returns the reason that a person gave for what the request forces.
+    pub fn reason(&self) -> Option<&str> {
+        self.parameters.get(Self::REASON).and_then(Value::as_str)
     }
 
     /// Refuses a kind that the app does not have or cannot plan yet, and then parameters that its schema does not accept, with a reason for each.
@@ -165,6 +192,16 @@ mod tests {
         let fields = |parameters| refused(parameters).into_iter().map(|(field, _)| field).collect::<Vec<_>>();
         assert_eq!(fields(json!({ "version": 1 })), ["parameters.version"]);
         assert_eq!(fields(json!({ "version": "v1", "nodes": ["x"] })), ["parameters.nodes[0]"]);
+    }
+
+    #[test]
+    fn decommission_that_gives_up_members_names_them_with_the_reason() {
+        let request = OperationRequest::giving_up(&["agent-2".to_owned()], "burnt down");
+        assert_eq!((request.kind, request.reason()), (OperationKind::Decommission, Some("burnt down")));
+        assert!(request.gives_up() && !OperationRequest::giving_up(&[], "burnt down").gives_up());
+        assert_eq!(Value::from(request.parameters), json!({ "give_up": ["agent-2"], "reason": "burnt down" }));
+        let plain = OperationRequest::of(OperationKind::Decommission);
+        assert_eq!((plain.reason(), plain.gives_up()), (None, false));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpuaas_model::{OperationState, StepState, Timestamp};
+use gpuaas_bugs::{self as bugs, Bug};
+use gpuaas_model::{MemberId, OperationState, StepState, Timestamp};
 
 use crate::plan::{FailureScope, RecordKind, StepAction, StepKey, StepSpec};
 
@@ -61,6 +62,7 @@ impl Ending {
 /// cancelled before the step begins. Running attempts continue to their end. A milestone has no effect that a cancellation could prevent: it
 /// is reached when its needs were met nevertheless.
 pub fn schedule(steps: &[StepProgress], cancelled: bool, now: Timestamp) -> Schedule {
+    let cancelled = cancelled && !bugs::on(Bug::CancelIgnored);
     let states: BTreeMap<&StepKey, StepState> = steps.iter().map(|step| (&step.spec.key, step.state)).collect();
     // Steps with an `after` clean up; they still begin.
     let failed = operation_failed(steps);
@@ -100,7 +102,7 @@ fn is_milestone(step: &StepSpec) -> bool {
 
 fn may_run(step: &StepProgress, states: &BTreeMap<&StepKey, StepState>) -> bool {
     let succeeded = |key| states.get(key) == Some(&StepState::Succeeded);
-    let ended = |key| states.get(key).is_some_and(|state| state.is_final());
+    let ended = |key| bugs::on(Bug::AfterIgnored) || states.get(key).is_some_and(|state| state.is_final());
     step.spec.needs.iter().all(succeeded) && step.spec.after.iter().all(ended)
 }
 
@@ -127,6 +129,16 @@ pub fn operation_failed(steps: &[StepProgress]) -> bool {
             members.len() > *may_fail as usize
         }
     })
+}
+
+/// Returns the members that have steps, all of which succeeded.
+pub fn finished_members(steps: &[StepProgress]) -> BTreeSet<MemberId> {
+    let of_members = |is_it: fn(StepState) -> bool| {
+        steps.iter().filter(move |step| is_it(step.state)).filter_map(|step| step.spec.member).collect::<BTreeSet<_>>()
+    };
+    let succeeded = of_members(|state| state == StepState::Succeeded);
+    let unfinished = of_members(|state| state != StepState::Succeeded);
+    succeeded.difference(&unfinished).copied().collect()
 }
 
 fn ending(steps: &[StepProgress], cancelled: bool) -> Ending {

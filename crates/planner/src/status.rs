@@ -1,8 +1,8 @@
 //! Derives a workload's status, and the fault that explains it, from its members and its operation. No other code decides them.
 
 use gpuaas_model::{
-    Code, Fault, FaultClass, Health, Lifecycle, MemberState, NextAction, OperationKind, OperationState, Progress,
-    Recovery, StepState,
+    Code, Fault, FaultClass, Health, Lifecycle, MemberId, MemberState, NextAction, OperationKind, OperationState,
+    Progress, Recovery, StepState,
 };
 
 use crate::{
@@ -104,41 +104,77 @@ pub fn fault(
     }
 }
 
-/// Returns the fault of a member that an operation left unfinished when it ended without success: no operation changes it any more. `cause`
-/// is the operation's own fault, if a step failed. `None` for other members.
-pub fn unfinished_member(
-    member: &MemberView,
-    kind: OperationKind,
-    cause: Option<&Fault>,
-    workload: &WorkloadView,
-) -> Option<Fault> {
-    let of_member = || {
-        let next = NextAction::resume("the operation continues with what is missing", &workload.name);
-        match cause {
-            Some(cause) => Fault {
-                summary: format!("{}: operation {kind} ended before it: {}", member.name, cause.summary),
-                next,
-                ..cause.clone()
-            },
-            None => cancellation(format!("{}: operation {kind} was cancelled", member.name), next),
-        }
-    };
+/// An operation that has ended, for the explanation of the members that it left unfinished.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedOperation<'a> {
+    /// Kind of the operation.
+    pub kind: OperationKind,
+    /// How it ended.
+    pub ending: Ending,
+    /// Its target members.
+    pub targets: &'a [MemberId],
+    /// Its own fault, if a step failed and it was not cancelled.
+    pub cause: Option<&'a Fault>,
+}
+
+/// Returns the fault of a member that is unfinished although no operation changes it any more; `None` for other members. An operation that
+/// succeeded finished its own members; a repair that made the workload run may have left out others.
+pub fn unfinished_member(member: &MemberView, ended: &EndedOperation<'_>, workload: &WorkloadView) -> Option<Fault> {
+    let is_success = ended.ending == Ending::Succeeded;
+    if is_success && ended.kind != OperationKind::Repair {
+        return None;
+    }
     match member.state {
         MemberState::Pending
         | MemberState::Preparing { .. }
         | MemberState::Bootstrapping { .. }
         | MemberState::Joining { .. }
-        | MemberState::Removing { .. } => match cause {
-            Some(_) => Some(of_member()),
-            None => Some(cancelled(kind, workload).unwrap_or_else(of_member)),
-        },
+            if is_success || !ended.targets.contains(&member.id) =>
+        {
+            Some(left_out(member, ended.kind, workload))
+        }
+        // A start brings it back as long as the workload does not run.
+        MemberState::Stopped { .. } => is_success.then(|| left_out(member, ended.kind, workload)),
+        MemberState::Pending
+        | MemberState::Preparing { .. }
+        | MemberState::Bootstrapping { .. }
+        | MemberState::Joining { .. }
+        | MemberState::Removing { .. } => (!is_success).then(|| interrupted(member, ended, workload)),
         // A member whose draining was cancelled serves its role.
         MemberState::Draining { .. }
         | MemberState::Ready { .. }
-        | MemberState::Stopped { .. }
         | MemberState::Drained { .. }
         | MemberState::Removed
         | MemberState::Failed { .. } => None,
+    }
+}
+
+/// Explains a member that the operation was about when it ended without success.
+fn interrupted(member: &MemberView, ended: &EndedOperation<'_>, workload: &WorkloadView) -> Fault {
+    let kind = ended.kind;
+    let next = NextAction::resume("the operation continues with what is missing", &workload.name);
+    match ended.cause {
+        Some(cause) => Fault {
+            summary: format!("{}: operation {kind} ended before it: {}", member.name, cause.summary),
+            next,
+            ..cause.clone()
+        },
+        None => {
+            let of_member = || cancellation(format!("{}: operation {kind} was cancelled", member.name), next);
+            cancelled(kind, workload).unwrap_or_else(of_member)
+        }
+    }
+}
+
+/// Explains a member that waits for an operation that has ended, and that the newest one did not include.
+fn left_out(member: &MemberView, kind: OperationKind, workload: &WorkloadView) -> Fault {
+    let name = &member.name;
+    Fault {
+        code: Code::MemberLeftOut.to_string(),
+        class: FaultClass::Repairable,
+        summary: format!("{name}: the operation that was to bring it up has ended, and {kind} did not include it"),
+        evidence: None,
+        next: NextAction::repair_or_remove_member(&workload.name, name),
     }
 }
 
@@ -199,13 +235,19 @@ fn lifecycle(before: Lifecycle, operation: &OperationView<'_>) -> Lifecycle {
         (K::Deploy, S::NeedsAttention) if !operation_failed(operation.steps) => Lifecycle::Running,
         (K::Deploy, S::NeedsAttention | S::Failed) => Lifecycle::Failed,
         (K::Deploy | K::Decommission, S::Cancelled) => Lifecycle::Cancelled,
-        (K::Decommission, S::Queued | S::Running | S::Waiting) => Lifecycle::Decommissioning,
+        // Also after a failure: only its removal is left, and no repair makes it run again.
+        (K::Decommission, S::Queued | S::Running | S::Waiting | S::NeedsAttention | S::Failed) => {
+            Lifecycle::Decommissioning
+        }
         (K::Decommission, S::Succeeded) => Lifecycle::Decommissioned,
-        (K::Decommission, S::NeedsAttention | S::Failed) => Lifecycle::Failed,
         (K::Stop, S::Queued | S::Running | S::Waiting) => Lifecycle::Stopping,
         (K::Stop, S::Succeeded) => Lifecycle::Stopped,
         (K::Start, S::Queued | S::Running | S::Waiting) => Lifecycle::Starting,
         (K::Start | K::Repair, S::Succeeded) => Lifecycle::Running,
+        // What every member needs is up; those that did not come up are its degraded members.
+        (K::Start | K::Repair, S::NeedsAttention | S::Failed | S::Cancelled) if is_carried(operation.steps) => {
+            Lifecycle::Running
+        }
         (
             K::AddMember
             | K::DrainMember
@@ -223,6 +265,12 @@ fn lifecycle(before: Lifecycle, operation: &OperationView<'_>) -> Lifecycle {
             _,
         ) => before,
     }
+}
+
+/// Returns true if every step of operation scope succeeded: only members failed, or were left out by a cancellation.
+fn is_carried(steps: &[StepProgress]) -> bool {
+    let mut of_operation = steps.iter().filter(|step| step.spec.scope == FailureScope::Operation).peekable();
+    of_operation.peek().is_some() && of_operation.all(|step| step.state == StepState::Succeeded)
 }
 
 fn phase(operation: &OperationView<'_>) -> Option<String> {
@@ -258,7 +306,9 @@ fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
         Lifecycle::Stopped => Health::Healthy,
         Lifecycle::Decommissioned | Lifecycle::Cancelled => Health::None,
         Lifecycle::Running => {
-            if workload.members.iter().any(unwell) {
+            // A start that ended before it reached them left them stopped.
+            let left_stopped = |member: &MemberView| !busy && matches!(member.state, MemberState::Stopped { .. });
+            if workload.members.iter().any(|member| unwell(member) || left_stopped(member)) {
                 Health::Degraded
             } else if busy {
                 Health::Progressing
@@ -301,13 +351,27 @@ fn recovery(
             FaultClass::Terminal => 3,
         });
     match worst {
-        Some(FaultClass::Repairable) => Recovery::RepairAvailable,
+        Some(FaultClass::Repairable) if may_be_repaired(lifecycle) => Recovery::RepairAvailable,
         Some(FaultClass::Manual) => Recovery::ManualIntervention,
         Some(FaultClass::Terminal) => Recovery::Terminal,
-        Some(FaultClass::Retryable) | None => {
+        Some(FaultClass::Retryable | FaultClass::Repairable) | None => {
             let resumable = |of: &OperationView<'_>| of.state.is_final() && of.state != OperationState::Succeeded;
             if operation.is_some_and(resumable) { Recovery::Resumable } else { Recovery::None }
         }
+    }
+}
+
+/// Returns true if a repair is possible now or when the open deployment has ended.
+const fn may_be_repaired(lifecycle: Lifecycle) -> bool {
+    match lifecycle {
+        Lifecycle::Requested | Lifecycle::Deploying | Lifecycle::Running | Lifecycle::Starting | Lifecycle::Failed => {
+            true
+        }
+        Lifecycle::Stopping
+        | Lifecycle::Stopped
+        | Lifecycle::Decommissioning
+        | Lifecycle::Decommissioned
+        | Lifecycle::Cancelled => false,
     }
 }
 

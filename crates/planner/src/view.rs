@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use gpuaas_model::{
-    Fault, Health, Lifecycle, MemberId, MemberPlace, MemberState, Name, NodeId, ProjectId, SecretId, WorkloadId,
+    Fault, Health, Lifecycle, MemberId, MemberPlace, MemberState, Name, NodeId, ProjectId, SecretId, Timestamp,
+    WorkloadId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,11 +49,16 @@ pub struct MemberView {
     pub machine: MachineView,
     /// State in the member's lifecycle.
     pub state: MemberState,
-    /// Health, as its unit's report shows it.
+    /// Health, as it is shown: the worse one of what the platform observes and what the workload's controller reported.
     pub health: Health,
-    /// What its unit or its node shows while it is ready; a failed member has the fault in its state.
+    /// The reason for the health while the member is in service; a failed member has the fault in its state.
     #[serde(default)]
     pub fault: Option<Fault>,
+    /// Health, as the platform itself observes it. What protects a cluster is decided by this one: a controller must not lift it.
+    pub own_health: Health,
+    /// The reason for that health.
+    #[serde(default)]
+    pub own_fault: Option<Fault>,
     /// True once a task may have changed the node for this member.
     pub touched: bool,
 }
@@ -67,6 +73,9 @@ pub struct MachineView {
     /// How far its clock is ahead of the control plane's, as its agent reported; negative if it is behind.
     #[serde(default)]
     pub clock_skew_seconds: Option<i64>,
+    /// Time since which its agent is unreachable or has never connected; `None` if it is connected, or lost its connection only a moment ago.
+    #[serde(default)]
+    pub unreachable_since: Option<Timestamp>,
 }
 
 /// The data of a node that a placement needs.
@@ -125,6 +134,16 @@ impl MemberView {
     /// Returns true if the member does not serve its role as it should.
     pub fn is_unwell(&self) -> bool {
         matches!(self.state, MemberState::Failed { .. }) || matches!(self.health, Health::Degraded | Health::Failed)
+    }
+
+    /// Returns true if the platform itself observes that the member does not serve its role as it should.
+    pub fn is_observed_unwell(&self) -> bool {
+        matches!(self.state, MemberState::Failed { .. }) || matches!(self.own_health, Health::Degraded | Health::Failed)
+    }
+
+    /// Returns true if the member's node is unreachable, whatever its workload's controller reports.
+    pub const fn has_unreachable_node(&self) -> bool {
+        self.machine.unreachable_since.is_some()
     }
 
     /// Returns true if the member is part of the app: neither removed nor being removed.

@@ -86,7 +86,7 @@ impl ChannelBackend for Backend {
 
     async fn connected(&self, enrolled: EnrolledNode, connection: Uuid, hello: &Hello) -> Result<(), Refused> {
         let id = enrolled.node;
-        let recorded = node::connected(&self.engine, enrolled, connection, hello).await;
+        let recorded = Box::pin(node::connected(&self.engine, enrolled, connection, hello)).await;
         if recorded.is_ok() {
             inspect::inspect_new(&self.engine, id);
         }
@@ -123,6 +123,11 @@ impl ChannelBackend for Backend {
     async fn units_changed(&self, node: EnrolledNode, reports: Vec<UnitReport>) -> bool {
         let recorded = self.engine.units_changed(node, &reports).await;
         recorded.inspect_err(|error| tracing::warn!(%node, %error, "units could not be recorded yet")).is_ok()
+    }
+
+    async fn drift_hinted(&self, node: EnrolledNode, unit: &str) -> bool {
+        let taken = self.engine.drift_reported(node, unit).await;
+        taken.inspect_err(|error| tracing::warn!(%node, unit, %error, "a hint of drift could not be taken yet")).is_ok()
     }
 
     async fn key_set(&self) -> (u64, String) {

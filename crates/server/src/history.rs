@@ -202,7 +202,7 @@ pub(crate) async fn sync(store: Store) {
 pub async fn accept_history(options: &ServerOptions, keep_credentials: bool) -> Result<AcceptedHistory, ServerError> {
     let (data, sealing) = open_for_acceptance(options).await?;
     let ports = ports::system();
-    let found = match check(options, &ports).await {
+    let found = match Box::pin(check(options, &ports)).await {
         Ok(_) => return Err(ServerError::HistoryComplete),
         Err(ServerError::HistoryRolledBack(why)) if keep_credentials => {
             return Err(ServerError::HistoryRolledBack(why));
@@ -211,7 +211,7 @@ pub async fn accept_history(options: &ServerOptions, keep_credentials: bool) -> 
         Err(error) => return Err(error),
     };
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
-    let accepted = apply_acceptance(found, sealing, &data, &store, &ports, keep_credentials).await;
+    let accepted = Box::pin(apply_acceptance(found, sealing, &data, &store, &ports, keep_credentials)).await;
     store.close().await;
     accepted
 }

@@ -118,7 +118,7 @@ async fn start_parts(options: &ServerOptions) -> Result<ControlPlane, ServerErro
         StartKind::First => HistoryCheck::NewMark(None),
         StartKind::Later => {
             bootstrap::check_keys(&options.store(), &sealing).await?;
-            history::check(options, &ports).await?
+            Box::pin(history::check(options, &ports)).await?
         }
     };
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
@@ -253,7 +253,7 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
         () = async {
-            tokio::join!(engine.keep_alive(), engine.run_key_rotation(), engine.watch_access(), engine.report_forged_rows(), engine.run_sealing_rotation(), engine.run_retention());
+            tokio::join!(engine.keep_alive(), engine.run_key_rotation(), engine.watch_access(), engine.watch_clusters(), engine.report_forged_rows(), engine.run_sealing_rotation(), engine.run_retention());
             std::future::pending().await
         } => {}
         () = engine.run() => {}

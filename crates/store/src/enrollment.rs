@@ -1,11 +1,13 @@
 //! Enrollment tokens: each is valid once, for one node, until it expires. Each row carries a code that proves that the
 //! platform wrote it ([`crate::record_verifier`]).
 
+use std::collections::BTreeMap;
+
 use gpuaas_model::{NodeId, Timestamp};
 
 use crate::{
     error::{EnrollmentRefusal, StoreError},
-    query::{Row, Value, get_text, text},
+    query::{Row, Value, get_text, list_of, text},
     record::EnrollmentRecord,
     store::{Reader, Tx},
 };
@@ -109,6 +111,20 @@ impl Reader {
         let pins_another = |token: &EnrollmentRecord| token.pinned.as_deref() != Some(active);
         open.retain(|token| token.used_at.is_none() && token.expires_at > now && pins_another(token));
         Ok(open)
+    }
+
+    /// Returns the token of each of these nodes that can be redeemed at `now`.
+    pub async fn redeemable_enrollments(
+        &mut self,
+        nodes: impl IntoIterator<Item = NodeId>,
+        now: Timestamp,
+    ) -> Result<BTreeMap<NodeId, EnrollmentRecord>, StoreError> {
+        let sql = "select id, node_id, sha256, doc, code from enrollments \
+                   where node_id in (select value from json_each($1))";
+        let rows = self.rows_with_lists(sql, vec![list_of(nodes)]).await?;
+        let mut open = self.verified_enrollments(rows)?;
+        open.retain(|token| token.used_at.is_none() && token.expires_at > now);
+        Ok(open.into_iter().map(|token| (token.node, token)).collect())
     }
 
     async fn enrollments_of(&mut self, node: NodeId) -> Result<Vec<EnrollmentRecord>, StoreError> {

@@ -30,7 +30,7 @@ pub enum Change {
         /// Its number within that stream.
         sequence: u64,
     },
-    /// An operation was accepted, or its cancellation was requested.
+    /// An operation was accepted, its cancellation was requested, or it yields to a person.
     Operation(OperationId),
     /// A node, its allocation or its connection changed, and with them perhaps its rights and the access to it.
     Node(NodeId),

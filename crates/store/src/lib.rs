@@ -95,10 +95,10 @@ pub use options::StoreOptions;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, ActorToken, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuditRecord,
-    AuthorityRecord, EnrollmentRecord, EventRecord, Found, IdempotencyRecord, LeaseRecord, MachineChange, MemberRecord,
-    NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodePreflight, NodeProblem, NodeRecord, OperationRecord,
-    ProjectRecord, ReplicaRecord, ReturnedMachine, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord,
-    StepRecord, TaskRecord, TokenRecord, WorkloadRecord, WorkloadReportRecord,
+    AuthorityRecord, ByPlatform, EnrollmentRecord, EventRecord, Found, IdempotencyRecord, LeaseRecord, MachineChange,
+    MemberRecord, NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodePreflight, NodeProblem, NodeRecord,
+    OperationRecord, ProjectRecord, QuietRevisions, ReplicaRecord, ReturnedMachine, SecretRecord, ServiceAccountRecord,
+    SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord, WorkloadReportRecord,
 };
 pub use record_verifier::{ForgedRow, RecordProof};
 pub use replica::{Eviction, ReplicaLiveness};

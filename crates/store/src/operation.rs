@@ -1,5 +1,6 @@
 //! Operations.
 
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{OperationId, OperationState, ProjectId, Timestamp, WorkloadId};
 
 use crate::{
@@ -26,7 +27,8 @@ pub struct OperationFilter {
 }
 
 fn is_open(operation: &OperationRecord) -> Value {
-    Value::Int(i64::from(!operation.state.is_final()))
+    let counts_as_ended = bugs::on(Bug::CancelledCountsAsEnded) && operation.cancel_requested;
+    Value::Int(i64::from(!operation.state.is_final() && !counts_as_ended))
 }
 
 /// Returns the value of the column by which old operations are found; 0 while the operation is open.
@@ -94,6 +96,20 @@ impl Tx {
         self.update_operation(&operation, operation.state).await?;
         self.hints.push(Change::Operation(id));
         Ok(())
+    }
+
+    /// Records that an operation of the platform yields to a person, and hints its driver. Returns false, and changes nothing, for an
+    /// operation that a person requested, or that has ended.
+    pub async fn request_yield(&mut self, id: OperationId) -> Result<bool, StoreError> {
+        let mut operation = self.operation(id).await?;
+        let Some(own) = operation.by_platform.as_mut() else { return Ok(false) };
+        own.yields = true;
+        if operation.state.is_final() {
+            return Ok(false);
+        }
+        self.update_operation(&operation, operation.state).await?;
+        self.hints.push(Change::Operation(id));
+        Ok(true)
     }
 }
 

@@ -17,7 +17,7 @@ pub use {
         AllocationRecord, ArtifactRecord, EnrollmentRecord, Found, MachineChange, NodeFinding, NodeKeyRecord,
         NodePreflight, NodeProblem, NodeRecord, ProjectRecord, ReturnedMachine,
     },
-    operation::{OperationRecord, StepRecord, TaskRecord},
+    operation::{ByPlatform, OperationRecord, StepRecord, TaskRecord},
     replica::{LeaseRecord, ReplicaRecord, SessionRecord},
-    workload::{AccessGrantRecord, MemberRecord, SecretRecord, WorkloadRecord, WorkloadReportRecord},
+    workload::{AccessGrantRecord, MemberRecord, QuietRevisions, SecretRecord, WorkloadRecord, WorkloadReportRecord},
 };

@@ -1,10 +1,12 @@
 //! Steps of operations.
 
+use std::collections::BTreeMap;
+
 use gpuaas_model::{OperationId, StepId, StepState};
 
 use crate::{
     error::StoreError,
-    query::{Value, document, text},
+    query::{Value, document, list_of, text},
     record::StepRecord,
     store::{Reader, Tx},
 };
@@ -53,5 +55,31 @@ impl Reader {
     /// Returns the steps of an operation, in the order of its plan.
     pub async fn steps_of(&mut self, operation: OperationId) -> Result<Vec<StepRecord>, StoreError> {
         self.list("select id, doc from steps where operation_id = $1 order by position", vec![text(operation)]).await
+    }
+
+    /// Returns the first step of each of these operations that is running or in backoff.
+    pub async fn current_steps(
+        &mut self,
+        operations: impl IntoIterator<Item = OperationId>,
+    ) -> Result<BTreeMap<OperationId, StepRecord>, StoreError> {
+        let sql = "select id, doc from steps where operation_id in (select value from json_each($1)) \
+                   and state in ('running', 'backoff') order by position";
+        let rows = self.rows_with_lists(sql, vec![list_of(operations)]).await?;
+        let mut first = BTreeMap::new();
+        for row in &rows {
+            let step: StepRecord = row.record("doc")?;
+            first.entry(step.operation).or_insert(step);
+        }
+        Ok(first)
+    }
+
+    /// Returns the steps with these ids; leaves out ids that do not exist.
+    pub async fn steps_of_ids(
+        &mut self,
+        ids: impl IntoIterator<Item = StepId>,
+    ) -> Result<BTreeMap<StepId, StepRecord>, StoreError> {
+        let sql = "select id, doc from steps where id in (select value from json_each($1))";
+        let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
+        rows.iter().map(|row| row.record("doc").map(|step: StepRecord| (step.id, step))).collect()
     }
 }

@@ -107,11 +107,12 @@ impl Store {
     /// Opens the store, creates it if it does not exist, and migrates its schema to this version.
     pub async fn open(options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let (mut store, origin) = Self::connect(options, clock)?;
-        let mut turn = store.writer.acquire().await?;
-        prepare(turn.connection()?, store.dialect).await?;
-        turn.commit(Vec::new()).await?;
+        // Boxed: callers keep the future of this function within theirs.
+        let mut turn = Box::pin(store.writer.acquire()).await?;
+        Box::pin(prepare(turn.connection()?, store.dialect)).await?;
+        Box::pin(turn.commit(Vec::new())).await?;
         if store.dialect.is_shared() {
-            store.listener = Some(hint::listen(options.url.clone(), origin, store.changes.clone()).await?);
+            store.listener = Some(Box::pin(hint::listen(options.url.clone(), origin, store.changes.clone())).await?);
         }
         Ok(store)
     }

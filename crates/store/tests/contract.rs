@@ -139,6 +139,7 @@ behaviours! {
         a_hint_comes_after_the_commit,
         without_a_commit_there_is_no_hint,
         an_accepted_operation_and_a_request_to_cancel_are_hinted,
+        only_an_open_operation_of_the_platform_yields_and_is_hinted,
     }
     history {
         mark_is_raised_before_a_commit_is_acknowledged,
@@ -196,6 +197,7 @@ behaviours! {
         the_audit_is_filtered_and_paged_by_its_number,
         related_rows_of_a_page_take_one_statement_each,
         workload_parts_leave_out_removed_members_and_ended_operations,
+        what_a_page_waits_for_is_found_in_one_statement_each,
     }
     migrations {
         a_store_of_a_newer_version_is_refused,
@@ -258,6 +260,7 @@ behaviours! {
         a_member_is_written_only_from_the_state_it_was_in,
         operations_steps_and_tasks_are_written_only_from_the_state_they_were_in,
         concurrent_node_updates_take_each_generation_once,
+        revisions_of_a_reconciliation_are_quiet_until_something_else_changes,
     }
     trail {
         many_writers_leave_no_gap_in_the_audit,

@@ -69,6 +69,11 @@ impl Place {
         Ok(self.data()?.join("server"))
     }
 
+    /// Root folder of a sandbox node.
+    pub(super) fn folder_of_node(&self, node: &str) -> anyhow::Result<Utf8PathBuf> {
+        Ok(self.data()?.join("nodes").join(node))
+    }
+
     /// Folder of the control plane's files.
     fn data(&self) -> anyhow::Result<Utf8PathBuf> {
         let folder = Utf8PathBuf::from_path_buf(self.folder.path().to_owned()).ok().context("the path is not UTF-8")?;

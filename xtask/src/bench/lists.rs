@@ -90,7 +90,7 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
     credentials(&plane.client()?, options.nodes.min(CREDENTIALS)).await?;
     plane.client()?.ping_node(plane.nodes().first().context("the control plane has no node")?).await?;
     plane.stop();
-    let filled = fill::fill(&place.url()?, options.nodes).await?;
+    let filled = Box::pin(fill::fill(&place.url()?, options.nodes)).await?;
     let plane = ControlPlane::start(programs, &place, 1).await?;
     let filled = format!("{filled}; gpuaas dev ready again after {:.1} s", plane.ready_after.as_secs_f64());
     let (client, mut rows) = (plane.client()?, Vec::new());

@@ -5,6 +5,7 @@ mod dispatch_rate;
 mod figures;
 mod growth;
 mod lab;
+mod life;
 mod lists;
 mod soak;
 mod sse;
@@ -57,6 +58,8 @@ pub(crate) enum Bench {
     Growth(growth::Options),
     /// Run a mixed load for half an hour, and print every minute what the control plane and its agents hold.
     Soak(soak::Options),
+    /// Measure the platform's share of an added and of a removed agent, and how soon a dead service and a silent node are visible.
+    Life(life::Options),
     /// Measure booted nodes of a lab: enrollment, the agent's resources, log following. Needs root.
     Lab(lab::Options),
     /// Measure twenty concurrent deployments to simulated nodes, with one replica and with two on a shared PostgreSQL.
@@ -82,6 +85,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Lists(options) => lists::run(options),
         Bench::Growth(options) => growth::run(options),
         Bench::Soak(options) => soak::run(options),
+        Bench::Life(options) => life::run(options),
         Bench::Lab(options) => lab::run(options),
         Bench::Replicas { profile } => run_engine_bench(&["replicas"], profile),
     }
@@ -90,7 +94,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
 impl Bench {
     /// Reports whether clients in this process generate the load.
     fn sends_load(&self) -> bool {
-        matches!(self, Self::DispatchRate(_) | Self::Sse(_) | Self::Lists(_) | Self::Soak(_))
+        matches!(self, Self::DispatchRate(_) | Self::Sse(_) | Self::Lists(_) | Self::Soak(_) | Self::Life(_))
     }
 }
 

@@ -1,7 +1,9 @@
 //! `cargo xtask demo`: the main job as a user performs it, through the command line only: a control plane, three sandbox nodes, a cluster
-//! on two of them, the third added, and kubectl with the delivered kubeconfig.
+//! on two of them, the third added, and kubectl with the delivered kubeconfig. `--lifecycle` performs everything that follows, too, until the
+//! workload is decommissioned.
 
 mod disk;
+mod lifecycle;
 mod replica;
 mod report;
 mod running;
@@ -18,6 +20,12 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::{components, package::programs, release};
 pub(crate) use report::Report;
 use running::RunningDemo;
+use serde::Serialize;
+
+/// Sandbox nodes of the main job.
+const NODES: u8 = 3;
+/// Sandbox nodes of a whole life: one of them replaces another.
+const NODES_OF_WHOLE_LIFE: u8 = 4;
 
 /// Options of `cargo xtask demo`.
 #[derive(clap::Args)]
@@ -28,8 +36,12 @@ pub(crate) struct Options {
     /// Write a JSON report to this file.
     #[arg(long, value_name = "FILE")]
     report: Option<Utf8PathBuf>,
-    /// Break the state behind this verification on purpose, to see that it fails.
-    #[arg(long, value_name = "VERIFICATION", requires = "once")]
+    /// Run the whole life of a workload: add, drain, uncordon, remove, replace, stop, start, reconcile, repair, decommission.
+    #[arg(long, requires = "once", conflicts_with = "kill_replica")]
+    lifecycle: bool,
+    /// Break the state behind one verification on purpose, to see that it fails; `list` prints the names. With --lifecycle, the demo succeeds
+    /// if exactly that verification fails, and `all` breaks them one after the other.
+    #[arg(long, value_name = "NAME", requires = "once")]
     sabotage: Option<String>,
     /// Cargo profile of everything that runs.
     #[arg(long, default_value = "dev")]
@@ -57,10 +69,16 @@ impl Options {
         Self { once: true, ..Self::of_profile("dev") }
     }
 
+    /// Options of the whole life with every sabotage within `cargo xtask test`.
+    pub(crate) fn lifecycle() -> Self {
+        Self { lifecycle: true, sabotage: Some("all".to_owned()), ..Self::once() }
+    }
+
     fn of_profile(profile: &str) -> Self {
         Self {
             once: false,
             report: None,
+            lifecycle: false,
             sabotage: None,
             profile: profile.to_owned(),
             store: Store::Sqlite,
@@ -83,19 +101,26 @@ pub(crate) enum Store {
 
 /// Runs the demo.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if options.sabotage.as_deref() == Some("list") {
+        print_sabotages(options.lifecycle);
+        return Ok(());
+    }
     let folder = components::root()?.join("target/demo");
     let _lock = lock(&folder)?;
     if options.clean {
         return remove(&folder);
-    }
-    if let Some(name) = &options.sabotage {
-        verify::check_name(name)?;
     }
     if options.replicas > 1 && options.store == Store::Sqlite {
         bail!("several replicas need a shared database: add --store postgres");
     }
     if options.kill_replica && options.replicas < 2 {
         bail!("--kill-replica needs another replica to continue: add --replicas 2");
+    }
+    if options.lifecycle {
+        return whole_life(options);
+    }
+    if let Some(name) = &options.sabotage {
+        verify::check_name(name)?;
     }
     let mut report = Report::default();
     let mut running = build_and_run(options, &mut report)?;
@@ -112,13 +137,46 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     running.measure(&mut report)?;
     running.stop()?;
     verify::stopped(&running, options.sabotage.as_deref(), &mut report)?;
-    if let Some(path) = &options.report {
-        std::fs::write(path, serde_json::to_vec_pretty(&report)?).with_context(|| format!("writing {path}"))?;
-    }
+    write_report(options, &report)?;
     report.print();
     match report.failed() {
         failed if failed.is_empty() => Ok(()),
         failed => bail!("these verifications failed: {}", failed.join(", ")),
+    }
+}
+
+/// Runs the whole life of a workload, with the chosen sabotages.
+fn whole_life(options: &Options) -> anyhow::Result<()> {
+    let choice = lifecycle::Choice::parse(options.sabotage.as_deref())?;
+    let (mut running, release) = build_and_start(options, NODES_OF_WHOLE_LIFE)?;
+    prepare(&running, &release)?;
+    let report = lifecycle::run(&running, choice);
+    running.stop()?;
+    write_report(options, &report)?;
+    report.print();
+    let left: Vec<String> = running.processes()?.into_iter().map(|process| process.command).collect();
+    if let Some(failure) = report.failure() {
+        bail!("{failure}");
+    }
+    anyhow::ensure!(left.is_empty(), "these processes are left: {}", left.join("; "));
+    if let lifecycle::Choice::One(sabotage) = choice {
+        println!("  {} failed where it was meant to, and nowhere before", sabotage.verification());
+    }
+    Ok(())
+}
+
+fn write_report(options: &Options, report: &impl Serialize) -> anyhow::Result<()> {
+    let Some(path) = &options.report else { return Ok(()) };
+    std::fs::write(path, serde_json::to_vec_pretty(report)?).with_context(|| format!("writing {path}"))
+}
+
+/// Prints what `--sabotage` accepts.
+fn print_sabotages(of_whole_life: bool) {
+    if of_whole_life {
+        lifecycle::print_sabotages();
+        println!("  all            all of them, one after the other");
+    } else {
+        verify::names().iter().for_each(|name| println!("  {name}"));
     }
 }
 
@@ -134,6 +192,15 @@ pub(crate) fn measured(profile: &str, programs: Option<Utf8PathBuf>, store: Stor
 
 /// Builds everything, starts a new environment, and runs the main job in it.
 fn build_and_run(options: &Options, report: &mut Report) -> anyhow::Result<RunningDemo> {
+    let (mut running, release) = build_and_start(options, NODES)?;
+    (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = running.memory()?;
+    prepare(&running, &release)?;
+    main_job(&mut running, report, options.kill_replica)?;
+    Ok(running)
+}
+
+/// Builds everything, and starts a new environment with this number of nodes. Returns the folder of the release, too.
+fn build_and_start(options: &Options, nodes: u8) -> anyhow::Result<(RunningDemo, Utf8PathBuf)> {
     let profile = &options.profile;
     let folder = components::root()?.join("target/demo");
     let components = components::ensure(
@@ -148,10 +215,8 @@ fn build_and_run(options: &Options, report: &mut Report) -> anyhow::Result<Runni
     let database = (options.store == Store::Postgres).then(running::Database::start).transpose()?;
     let key = release::public_key(&release)?;
     let programs = options.programs.clone().map_or_else(|| programs::folder(profile), Ok)?;
-    let mut running = RunningDemo::start(&folder, &programs, kubectl, database, options.replicas, &key)?;
-    (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = running.memory()?;
-    main_job(&mut running, &release, report, options.kill_replica)?;
-    Ok(running)
+    let running = RunningDemo::start(&folder, &programs, kubectl, database, (nodes, options.replicas), &key)?;
+    Ok((running, release))
 }
 
 /// Waits until no other demo of this checkout runs: they share the folder, and each removes its content at the end.
@@ -175,18 +240,17 @@ fn remove(folder: &Utf8Path) -> anyhow::Result<()> {
     }
 }
 
-fn main_job(
-    running: &mut RunningDemo,
-    release: &Utf8PathBuf,
-    report: &mut Report,
-    kill_replica: bool,
-) -> anyhow::Result<()> {
+/// Imports the release, and gives every node to the project.
+fn prepare(running: &RunningDemo, release: &Utf8Path) -> anyhow::Result<()> {
     running.gpuaas(&["artifact", "import", "rke2", release.as_str()])?;
     running.gpuaas(&["project", "create", running::PROJECT])?;
     for node in running.nodes()? {
         running.gpuaas(&["allocation", "create", "--node", &node])?;
     }
-    running.await_allocations()?;
+    running.await_allocations()
+}
+
+fn main_job(running: &mut RunningDemo, report: &mut Report, kill_replica: bool) -> anyhow::Result<()> {
     let began = Instant::now();
     println!("  deploy          rke2 (stand-in) · server demo-1 · agent demo-2");
     let placed = ["--name", running::WORKLOAD, "--server", "demo-1", "--agent", "demo-2"];

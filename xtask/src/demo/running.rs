@@ -2,7 +2,7 @@
 
 use std::{
     os::unix::fs::PermissionsExt,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -17,8 +17,6 @@ use super::{disk, report::Report};
 pub(super) const PROJECT: &str = "demo";
 /// Name of the workload.
 pub(super) const WORKLOAD: &str = "train";
-/// Number of sandbox nodes.
-const NODES: usize = 3;
 /// Longest wait for anything that takes seconds.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Number of no-op tasks whose round trip is measured.
@@ -56,14 +54,14 @@ impl RunningDemo {
         programs: &Utf8Path,
         kubectl: Utf8PathBuf,
         database: Option<Database>,
-        replicas: u8,
+        (nodes, replicas): (u8, u8),
         release_key: &str,
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("creating {folder}"))?;
         let (program, ready_file) = (programs.join("gpuaas"), folder.join("ready.json"));
         let began = Instant::now();
         let dev = Command::new(&program)
-            .args(["dev", "--nodes", &NODES.to_string(), "--data-dir", folder.as_str(), "--listen", "127.0.0.1:0"])
+            .args(["dev", "--nodes", &nodes.to_string(), "--data-dir", folder.as_str(), "--listen", "127.0.0.1:0"])
             .args(["--ready-file", ready_file.as_str()])
             .args(["--replicas", &replicas.to_string()])
             .env_remove("GPUAAS_READY_FILE")
@@ -98,7 +96,22 @@ impl RunningDemo {
         self.gpuaas_with(arguments, &[])
     }
 
+    /// Compares the workload's desired state with what is observed. The command reports differences and silence by its exit status, too.
+    pub(super) fn diff(&self) -> anyhow::Result<Value> {
+        self.gpuaas_ending(&["workload", "diff", WORKLOAD], &[("GPUAAS_PROJECT", PROJECT)], &[0, 1, 7])
+    }
+
     fn gpuaas_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Value> {
+        self.gpuaas_ending(arguments, environment, &[0])
+    }
+
+    /// Runs a `gpuaas` command that must end with one of these exit statuses.
+    fn gpuaas_ending(
+        &self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        statuses: &[i32],
+    ) -> anyhow::Result<Value> {
         let output = Command::new(&self.program)
             .args(arguments)
             .args(["--output", "json"])
@@ -108,7 +121,7 @@ impl RunningDemo {
             .env_remove("GPUAAS_TOKEN")
             .output()
             .with_context(|| format!("running gpuaas {}", arguments.join(" ")))?;
-        if !output.status.success() {
+        if !output.status.code().is_some_and(|status| statuses.contains(&status)) {
             let (stderr, stdout) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
             bail!("gpuaas {} ended with {}:\n{stderr}{stdout}", arguments.join(" "), output.status);
         }
@@ -136,6 +149,32 @@ impl RunningDemo {
     /// Root folder of a node's files.
     pub(super) fn root(&self, node: &str) -> Utf8PathBuf {
         self.folder.join("nodes").join(node)
+    }
+
+    /// Runs the `systemctl` of a node's sandbox; its exit status may tell a state.
+    pub(super) fn systemctl(&self, node: &str, arguments: &[&str]) -> anyhow::Result<Output> {
+        let root = self.root(node);
+        Command::new(root.join(".sandbox/bin/systemctl"))
+            .args(arguments)
+            .env("GPUAAS_SANDBOX_ROOT", &root)
+            .env("GPUAAS_SANDBOX_ADDRESS", "127.0.0.1")
+            .env("GPUAAS_SANDBOX_HOSTNAME", node)
+            .env("GPUAAS_SANDBOX_SOCKET", root.join("run/sandbox-init.sock"))
+            .output()
+            .with_context(|| format!("running systemctl {} on {node}", arguments.join(" ")))
+    }
+
+    /// Runs it and requires success.
+    pub(super) fn systemctl_ok(&self, node: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        let output = self.systemctl(node, arguments)?;
+        anyhow::ensure!(
+            output.status.success(),
+            "systemctl {} on {node}: {} {}",
+            arguments.join(" "),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     pub(super) fn nodes(&self) -> anyhow::Result<Vec<String>> {
@@ -225,6 +264,12 @@ impl Drop for RunningDemo {
         if matches!(self.dev.try_wait(), Ok(None)) {
             // A demo that fails halfway must not leave processes running.
             let _ = self.stop();
+        }
+        // Pods outlive their nodes.
+        for process in self.processes().unwrap_or_default() {
+            if let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
         }
     }
 }

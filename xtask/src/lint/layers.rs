@@ -9,16 +9,17 @@ use crate::shell;
 /// Every crate with those of our crates that it may depend on, bottom layer first. All other dependencies are errors.
 const LAYERS: &[(&str, &[&str])] = &[
     // 0: pure
+    ("gpuaas-bugs", &[]),
     ("gpuaas-model", &[]),
     ("gpuaas-wire", &["gpuaas-model"]),
     ("gpuaas-api-types", &["gpuaas-model"]),
     ("gpuaas-crash-points", &["gpuaas-model"]),
-    ("gpuaas-planner", &["gpuaas-model", "gpuaas-wire"]),
+    ("gpuaas-planner", &["gpuaas-bugs", "gpuaas-model", "gpuaas-wire"]),
     ("gpuaas-trust", &["gpuaas-model"]),
     ("gpuaas-app-rke2-tasks", &["gpuaas-model", "gpuaas-wire"]),
-    ("gpuaas-app-rke2", &["gpuaas-model", "gpuaas-wire", "gpuaas-planner", "gpuaas-app-rke2-tasks"]),
+    ("gpuaas-app-rke2", &["gpuaas-bugs", "gpuaas-model", "gpuaas-wire", "gpuaas-planner", "gpuaas-app-rke2-tasks"]),
     // 1: ports to the outside
-    ("gpuaas-store", &["gpuaas-model", "gpuaas-wire", "gpuaas-planner"]),
+    ("gpuaas-store", &["gpuaas-bugs", "gpuaas-model", "gpuaas-wire", "gpuaas-planner"]),
     ("gpuaas-host", &["gpuaas-model", "gpuaas-wire"]),
     ("gpuaas-handler", &["gpuaas-model", "gpuaas-wire", "gpuaas-host"]),
     ("gpuaas-kube", &[]),
@@ -27,7 +28,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     // 2: logic
     (
         "gpuaas-engine",
-        &["gpuaas-model", "gpuaas-crash-points", "gpuaas-wire", "gpuaas-planner", "gpuaas-trust", "gpuaas-store"],
+        &[
+            "gpuaas-bugs",
+            "gpuaas-model",
+            "gpuaas-crash-points",
+            "gpuaas-wire",
+            "gpuaas-planner",
+            "gpuaas-trust",
+            "gpuaas-store",
+        ],
     ),
     (
         "gpuaas-app-rke2-effects",

@@ -1,5 +1,6 @@
 //! Checks of form: rustfmt, clippy, and project rules that they cannot express.
 
+mod bugs;
 mod circles;
 mod layers;
 mod merges;
@@ -25,6 +26,7 @@ pub(crate) fn form() -> anyhow::Result<()> {
     shell::run("rustfmt", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
     let findings: Vec<String> = [
         layers::check()?,
+        bugs::check()?,
         circles::check()?,
         size::check()?,
         purity::check()?,

@@ -49,10 +49,16 @@ pub(crate) struct Options {
     /// Run additional tests: every crash point with every victim, about half an hour.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
+    /// Switch on one deliberate bug after the other, print which oracle of the simulation notices it, and fail if none does.
+    #[arg(long, conflicts_with_all = ["quick", "full"])]
+    bugs: bool,
 }
 
 /// Runs the checks of form first, then tests, API fuzzing and the demo, and booted machines last.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if options.bugs {
+        return deliberate_bugs();
+    }
     let began = Instant::now();
     disk::require_free_space()?;
     lint::form()?;
@@ -80,6 +86,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     waiting.and(computing)?;
     eprintln!("==> {:.0} s in total", began.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Plays whole lives with each deliberate bug of `crates/bugs`: a few minutes.
+fn deliberate_bugs() -> anyhow::Result<()> {
+    let mut command = shell::cargo(&["test", "--quiet"]);
+    command.args(EVERYTHING).args(["--test", "simulation", "bugs::", "--", "--ignored", "--nocapture"]);
+    shell::run("the deliberate bugs", &mut command)
 }
 
 /// Runs everything that mostly waits: tests that deploy, the kill matrix (`--full`), API fuzzing, generated clients, the demo and booted
@@ -123,6 +136,8 @@ fn wait(
     }
     eprintln!("==> demo --once");
     demo::run(&demo::Options::once())?;
+    eprintln!("==> demo --once --lifecycle --sabotage all");
+    demo::run(&demo::Options::lifecycle())?;
     prepared.recv().context("the preparation for booted machines ended without a result")??;
     match booted::run()? {
         Ok(passed) => *counts.passed.entry(booted::KIND).or_default() += passed,

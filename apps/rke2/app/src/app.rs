@@ -2,12 +2,12 @@
 
 use gpuaas_app_rke2_tasks::{Rke2Role, TASKS};
 use gpuaas_model::{
-    AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, Name, NextAction, OperationKind, Reason,
-    TaskType,
+    AllocationId, Code, Evidence, Fault, FaultClass, Health, Lifecycle, MemberId, Name, NextAction, OperationKind,
+    Reason, TaskType,
 };
 use gpuaas_planner::{
-    App, Difference, MemberView, OperationRequest, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepOutput,
-    StepSpec, StepText, Subjects, WorkloadView,
+    App, ClusterJudgment, Difference, MemberView, OperationRequest, Plan, PlanRefusal, RecordKind, RenderError,
+    SecretSpec, StepAction, StepOutput, StepSpec, StepText, Subjects, WorkloadView,
     manifest::Manifest,
     placement::{Candidate, Placed},
 };
@@ -15,8 +15,8 @@ use gpuaas_wire::task::{Preflight, TaskDefinition, TaskFailure, UnitReport};
 use serde_json::Value;
 
 use crate::{
-    config, describe, faults, manifest, names, observed, placement, plan, plan::Deadlines, render, requirements,
-    results, size::CLUSTER_BYTES, subjects,
+    cluster, config, describe, drift, faults, manifest, names, observed, placement, plan, plan::Deadlines, render,
+    requirements, results, size::CLUSTER_BYTES, subjects,
 };
 
 /// Random bytes in a token: as many as in RKE2's own.
@@ -129,13 +129,22 @@ impl App for Rke2 {
         {
             return fault;
         }
+        if let (StepAction::Record { record: RecordKind::AwaitNode }, Code::NodeUnreachable, Some(member)) =
+            (&step.action, failure.code, member)
+        {
+            return node_lost(failure, member, workload);
+        }
         let subject = member.map_or_else(|| workload.name.to_string(), |member| member.name.clone());
         Fault {
             code: failure.code.to_string(),
             class: class(failure.code),
             summary: format!("{subject}: {}", failure.message),
             evidence: Some(Evidence::new(format!("step {}", step.key), None, &failure.message)),
-            next: next(failure.code, member, &workload.name),
+            next: if is_of_cluster(failure.code) && cluster::has_failed_server(workload) {
+                NextAction::repair_control_plane("its server does not serve", workload.name.as_str())
+            } else {
+                next(failure.code, member, &workload.name)
+            },
         }
     }
 
@@ -164,9 +173,54 @@ impl App for Rke2 {
         observed::compare(workload, observed)
     }
 
+    fn followed_through(&self, workload: &WorkloadView) -> Option<MemberId> {
+        cluster::followed_through(workload)
+    }
+
+    fn judge_cluster(
+        &self,
+        workload: &WorkloadView,
+        observed: Result<&Value, &TaskFailure>,
+    ) -> Result<ClusterJudgment, TaskFailure> {
+        cluster::judge(workload, observed)
+    }
+
+    fn observation(&self, member: &MemberView, workload: &WorkloadView) -> Option<(TaskType, Value)> {
+        let observe = drift::observation(member, workload)?;
+        let params = serde_json::to_value(observe).expect("task parameters are plain data with text keys");
+        Some((TaskType::Rke2Observe, params))
+    }
+
+    fn node_differences(
+        &self,
+        member: &MemberView,
+        workload: &WorkloadView,
+        result: &Value,
+    ) -> Result<Vec<Difference>, TaskFailure> {
+        drift::differences(member, workload, result)
+    }
+
     fn not_compared(&self) -> Vec<String> {
-        let what = "configuration files on the nodes, and whether services start at boot";
-        vec![format!("{what}: they are looked at, and corrected, by gpuaas workload reconcile NAME")]
+        let what = "files and services on the nodes at this moment";
+        let how = "the platform checks them after every change, and gpuaas workload reconcile NAME writes them again";
+        vec![format!("{what}: {how}")]
+    }
+}
+
+/// Returns the fault of a member whose node has not returned.
+fn node_lost(failure: &TaskFailure, member: &MemberView, workload: &WorkloadView) -> Fault {
+    Fault {
+        code: failure.code.to_string(),
+        class: FaultClass::Manual,
+        summary: format!("{} on {}: {}", member.name, member.machine.name, failure.message),
+        evidence: None,
+        // In a running workload, the failed operation is the removal of one member.
+        next: match workload.lifecycle {
+            Lifecycle::Running => {
+                NextAction::resume_or_give_up_member(&workload.name, &member.machine.name, &member.name)
+            }
+            _ => NextAction::resume_or_give_up(&workload.name, &member.machine.name),
+        },
     }
 }
 
@@ -183,6 +237,11 @@ fn next(code: Code, member: Option<&MemberView>, workload: &Name) -> NextAction 
         _ if class(code) == FaultClass::Retryable => NextAction::resume("the step is repeated", workload),
         _ => NextAction::then_resume("resolve the reported failure", workload),
     }
+}
+
+/// Returns true for the failures of a call or task that a cluster did not answer.
+const fn is_of_cluster(code: Code) -> bool {
+    matches!(code, Code::ClusterUnreachable | Code::ClusterNotReady)
 }
 
 /// Returns the class of a failure that does not depend on RKE2.

@@ -59,10 +59,13 @@ pub enum Rke2Call {
         /// Name of the KubeNode.
         kube_node: Name,
     },
-    /// Deletes a KubeNode.
+    /// Deletes a KubeNode. One that has registered under its name since stays.
     DeleteKubeNode {
         /// Name of the KubeNode.
         kube_node: Name,
+        /// Its uid; without one, the KubeNode of that name is deleted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        uid: Option<String>,
     },
     /// Deletes the secret with which RKE2 recognizes a node by its password, so that the node's present password is accepted at its next
     /// start. Succeeds if there is none.
@@ -85,6 +88,8 @@ pub enum Rke2Call {
 pub(crate) struct Context<'a> {
     /// KubeNode of the step's member.
     pub(crate) kube_node: Option<&'a Name>,
+    /// The uid of this KubeNode, if a call has returned it.
+    pub(crate) uid: Option<&'a str>,
     /// True if the operation removes the KubeNode anyway.
     pub(crate) is_removal: bool,
     /// What may be evicted.
@@ -158,7 +163,7 @@ impl CallName {
                 Rke2Call::DrainKubeNode { kube_node: kube_node?, may_be_missing, force, delete_empty_dir_data }
             }
             Self::UncordonKubeNode => Rke2Call::UncordonKubeNode { kube_node: kube_node? },
-            Self::DeleteKubeNode => Rke2Call::DeleteKubeNode { kube_node: kube_node? },
+            Self::DeleteKubeNode => Rke2Call::DeleteKubeNode { kube_node: kube_node?, uid: of.uid.map(str::to_owned) },
             Self::ForgetNodePassword => Rke2Call::ForgetNodePassword { kube_node: kube_node? },
             Self::LabelKubeNode => Rke2Call::LabelKubeNode { kube_node: kube_node?, labels: of.labels },
             Self::DeliverAccess => Rke2Call::DeliverAccess {},
@@ -187,8 +192,8 @@ mod tests {
         let kube_node = "gpu-1".parse().expect("a name");
         for name in CallName::ALL {
             let labels = BTreeMap::from([("rack".to_owned(), "b12".to_owned())]);
-            let context =
-                Context { kube_node: Some(&kube_node), is_removal: true, eviction: Eviction::default(), labels };
+            let (eviction, uid) = (Eviction::default(), Some("0198c0de"));
+            let context = Context { kube_node: Some(&kube_node), uid, is_removal: true, eviction, labels };
             let call = name.with(context).expect("it has a KubeNode");
             let rendered = ClusterCall { call: name.as_str().to_owned(), parameters: call.parameters() };
             assert_eq!(rendered.parse(), Ok(call));

@@ -27,6 +27,14 @@ pub(crate) fn describe(step: &StepSpec, request: &OperationRequest, workload: &W
         (StepAction::Record { record: RecordKind::Milestone }, _) => {
             does(format!("record that {} is reached", step.key))
         }
+        (StepAction::Record { record: RecordKind::AwaitNode }, _) => does("wait until the node is connected again"),
+        (StepAction::Record { record: RecordKind::GiveUp }, member) => {
+            let node = member.map_or("its node", |member| member.machine.name.as_str());
+            let interrupts = format!(
+                "what is left on {node} stays, and may still run; {node} accepts no deployment until it is clean"
+            );
+            interrupting("remove the member without proof", interrupts)
+        }
     }
 }
 

@@ -8,8 +8,10 @@
 
 mod app;
 mod call;
+mod cluster;
 mod config;
 mod describe;
+mod drift;
 mod faults;
 mod manifest;
 mod observed;
@@ -49,6 +51,11 @@ pub mod names {
     /// Returns the name of a fact: the member's KubeNode was ready once.
     pub fn joined(member: &str) -> String {
         format!("joined/{member}")
+    }
+
+    /// Returns the name of a fact: the uid of the member's KubeNode, as the last call that saw it returned it.
+    pub fn kube_node_uid(member: &str) -> String {
+        format!("kube_node_uid/{member}")
     }
 
     /// Returns the name of a fact: the platform has cordoned the member's KubeNode, and nobody has asked it to uncordon it.

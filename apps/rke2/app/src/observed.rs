@@ -44,16 +44,23 @@ pub fn compared_labels(workload: &WorkloadView) -> BTreeSet<String> {
     Config::read(&workload.config).map(|config| config.into_node_labels().into_keys().collect()).unwrap_or_default()
 }
 
+/// Parses what the effects observed.
+pub(crate) fn read(observed: &Value) -> Result<ObservedCluster, TaskFailure> {
+    ObservedCluster::deserialize(observed).map_err(|error| unreadable(&error))
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> TaskFailure {
+    TaskFailure::new(Code::Internal, format!("what was observed of the cluster cannot be read: {error}"))
+}
+
 /// Returns how the observed cluster deviates.
 pub(crate) fn compare(workload: &WorkloadView, observed: &Value) -> Result<Vec<Difference>, TaskFailure> {
-    let unreadable = |error: &dyn std::fmt::Display| {
-        TaskFailure::new(Code::Internal, format!("what was observed of the cluster cannot be read: {error}"))
-    };
-    let observed = ObservedCluster::deserialize(observed).map_err(|error| unreadable(&error))?;
+    let observed = read(observed)?;
     let labels = Config::read(&workload.config).map_err(|error| unreadable(&error))?.into_node_labels();
     let comparison = Comparison { workload, labels };
     let mut differences = Vec::new();
-    for member in workload.members.iter().filter(|member| has_kube_node(member)) {
+    // The cluster has a KubeNode of every member in service.
+    for member in workload.members.iter().filter(|member| member.state.is_in_service()) {
         match observed.kube_nodes.iter().find(|kube_node| kube_node.name == member.machine.name.as_str()) {
             Some(kube_node) => differences.extend(comparison.of(member, kube_node)),
             None => differences.push(comparison.absent(member)),
@@ -61,21 +68,6 @@ pub(crate) fn compare(workload: &WorkloadView, observed: &Value) -> Result<Vec<D
     }
     differences.extend(comparison.strangers(&observed));
     Ok(differences)
-}
-
-/// Returns true if the member is in service, so that the cluster must have its KubeNode.
-fn has_kube_node(member: &MemberView) -> bool {
-    match member.state {
-        MemberState::Ready { .. } | MemberState::Draining { .. } | MemberState::Drained { .. } => true,
-        MemberState::Pending
-        | MemberState::Preparing { .. }
-        | MemberState::Bootstrapping { .. }
-        | MemberState::Joining { .. }
-        | MemberState::Stopped { .. }
-        | MemberState::Removing { .. }
-        | MemberState::Removed
-        | MemberState::Failed { .. } => false,
-    }
 }
 
 struct Comparison<'a> {
@@ -113,13 +105,11 @@ impl Comparison<'_> {
         kube_node.not_ready_reason.clone().unwrap_or_else(|| "not ready".to_owned())
     }
 
-    /// A member is cordoned if the platform has cordoned it, and in no other case.
+    /// A member is cordoned while it is drained and afterwards. A ready one takes pods, also if the platform itself has cordoned its KubeNode.
     fn cordon(&self, member: &MemberView, kube_node: &ObservedKubeNode) -> Option<Difference> {
         let is_wanted = match member.state {
             MemberState::Draining { .. } | MemberState::Drained { .. } => true,
-            MemberState::Ready { .. } => {
-                self.workload.facts.get(&names::cordoned(&member.name)) == Some(&Value::Bool(true))
-            }
+            MemberState::Ready { .. } => false,
             MemberState::Pending
             | MemberState::Preparing { .. }
             | MemberState::Bootstrapping { .. }
@@ -133,7 +123,12 @@ impl Comparison<'_> {
             return None;
         }
         let word = |cordoned: bool| if cordoned { "cordoned" } else { "schedulable" };
-        let reason = if is_wanted { "it takes pods already" } else { "nobody asked the platform to cordon it" };
+        let is_own = self.workload.facts.get(&names::cordoned(&member.name)) == Some(&Value::Bool(true));
+        let reason = match (is_wanted, is_own) {
+            (true, _) => "it takes pods already",
+            (false, true) => "the platform has cordoned it, and no operation has lifted that",
+            (false, false) => "it was not cordoned through the platform",
+        };
         let action = NextAction::uncordon_member(reason, &self.workload.name, &member.name);
         let observed = word(kube_node.unschedulable).to_owned();
         Some(self.difference(member, "cordon", word(is_wanted), observed, action))

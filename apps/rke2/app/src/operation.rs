@@ -13,6 +13,9 @@ pub(crate) const DRAIN_SECONDS_MAX: u64 = 24 * 3_600;
 /// Time that a drain may take by default. kubectl waits without end; here everything has a deadline.
 pub(crate) const DRAIN_SECONDS_DEFAULT: u64 = 600;
 
+/// Most members that one decommission gives up: as many as the API names in one request.
+const GIVEN_UP_MAX: usize = 64;
+
 /// A requested operation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", content = "parameters", rename_all = "snake_case")]
@@ -26,7 +29,7 @@ pub(crate) enum Operation {
     /// Lets a drained agent accept pods again.
     UncordonMember(UncordonMember),
     /// Removes an agent.
-    RemoveMember(DrainMember),
+    RemoveMember(RemoveMember),
     /// Stops RKE2 on every member.
     Stop(NoParameters),
     /// Starts RKE2 on every member.
@@ -36,7 +39,7 @@ pub(crate) enum Operation {
     /// Restarts and reinstalls RKE2 within a scope.
     Repair(Repair),
     /// Removes every member.
-    Decommission(NoParameters),
+    Decommission(Decommission),
     /// Changes the version of RKE2.
     Upgrade(Upgrade),
     /// Restores etcd.
@@ -71,7 +74,53 @@ pub(crate) struct Restore {
     pub(crate) snapshot: String,
 }
 
-/// Parameters of a drain, and of the drain that precedes a removal.
+/// Parameters of a decommission.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{}, { "give_up": ["agent-2"], "reason": "the machine burnt down" }]))]
+pub(crate) struct Decommission {
+    /// Names of the members that are removed without proof that nothing of them is left on their nodes.
+    #[serde(default)]
+    #[schemars(length(max = GIVEN_UP_MAX), inner(length(min = 1, max = 64), regex(pattern = "^[a-z0-9-]+$")))]
+    pub(crate) give_up: Vec<String>,
+    /// Why, in one line; required with `give_up`.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 500))]
+    pub(crate) reason: Option<String>,
+}
+
+/// Parameters of a removal.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [
+    { "member": "agent-2" },
+    { "member": "agent-2", "give_up": true, "reason": "the machine burnt down" },
+]))]
+pub(crate) struct RemoveMember {
+    /// Name of the member, for example `agent-2`.
+    #[schemars(length(min = 1, max = 64), regex(pattern = "^[a-z0-9-]+$"))]
+    pub(crate) member: String,
+    /// Also evict pods that no controller replaces, and remove the last ready agent.
+    #[serde(default)]
+    pub(crate) force: bool,
+    /// Also evict pods with `emptyDir` volumes; the data in these volumes is lost.
+    #[serde(default)]
+    pub(crate) delete_empty_dir_data: bool,
+    /// Longest time for the drain, in seconds; 600 by default.
+    #[serde(default = "drain_seconds")]
+    #[schemars(range(min = 1, max = DRAIN_SECONDS_MAX))]
+    pub(crate) timeout_seconds: u64,
+    /// Remove the member from the cluster without its node, which is unreachable or could not be cleaned. The node blocks deployments until
+    /// an inspection finds it clean.
+    #[serde(default)]
+    pub(crate) give_up: bool,
+    /// Why, in one line; required with `give_up`.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 500))]
+    pub(crate) reason: Option<String>,
+}
+
+/// Parameters of a drain.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("examples" = [{ "member": "agent-2" }]))]
@@ -165,7 +214,7 @@ impl Operation {
     pub(crate) fn eviction(&self) -> Eviction {
         match self {
             Self::DrainMember(DrainMember { force, delete_empty_dir_data, timeout_seconds, .. })
-            | Self::RemoveMember(DrainMember { force, delete_empty_dir_data, timeout_seconds, .. })
+            | Self::RemoveMember(RemoveMember { force, delete_empty_dir_data, timeout_seconds, .. })
             | Self::ReplaceMember(ReplaceMember { force, delete_empty_dir_data, timeout_seconds, .. }) => Eviction {
                 force: *force,
                 delete_empty_dir_data: *delete_empty_dir_data,
@@ -199,13 +248,13 @@ pub(crate) fn specs() -> Vec<OperationSpec> {
         spec::<NoParameters>(OperationKind::AddMember, true),
         spec::<DrainMember>(OperationKind::DrainMember, true),
         spec::<UncordonMember>(OperationKind::UncordonMember, true),
-        spec::<DrainMember>(OperationKind::RemoveMember, true),
+        spec::<RemoveMember>(OperationKind::RemoveMember, true),
         spec::<ReplaceMember>(OperationKind::ReplaceMember, true),
         spec::<NoParameters>(OperationKind::Stop, true),
         spec::<NoParameters>(OperationKind::Start, true),
         spec::<NoParameters>(OperationKind::Reconcile, true),
         spec::<Repair>(OperationKind::Repair, true),
-        spec::<NoParameters>(OperationKind::Decommission, true),
+        spec::<Decommission>(OperationKind::Decommission, true),
         spec::<Upgrade>(OperationKind::Upgrade, false),
         spec::<Restore>(OperationKind::Restore, false),
     ]
@@ -256,7 +305,8 @@ mod tests {
             }
             OperationKind::RemoveMember => {
                 let (member, timeout_seconds) = ("agent-2".to_owned(), DRAIN_SECONDS_DEFAULT);
-                let of = DrainMember { member, force: false, delete_empty_dir_data: false, timeout_seconds };
+                let (force, delete_empty_dir_data, give_up, reason) = (false, false, false, None);
+                let of = RemoveMember { member, force, delete_empty_dir_data, timeout_seconds, give_up, reason };
                 (json!({ "member": "agent-2" }), Operation::RemoveMember(of))
             }
             OperationKind::UncordonMember => {
@@ -272,7 +322,11 @@ mod tests {
             OperationKind::Reconcile => (json!({}), Operation::Reconcile(NoParameters {})),
             OperationKind::Deploy => (json!({}), Operation::Deploy(NoParameters {})),
             OperationKind::AddMember => (json!({}), Operation::AddMember(NoParameters {})),
-            OperationKind::Decommission => (json!({}), Operation::Decommission(NoParameters {})),
+            OperationKind::Decommission => {
+                let (give_up, reason) = (vec!["agent-2".to_owned()], Some("it burnt down".to_owned()));
+                let parameters = OperationRequest::giving_up(&give_up, "it burnt down").parameters;
+                (parameters.into(), Operation::Decommission(Decommission { give_up, reason }))
+            }
             other => panic!("{other} has no example"),
         };
         for spec in specs() {
@@ -287,6 +341,9 @@ mod tests {
     fn parameters_of_other_forms_are_refused() {
         for (kind, parameters) in [
             (OperationKind::Decommission, json!({ "force": true })),
+            (OperationKind::Decommission, json!({ "give_up": "agent-2", "reason": "it burnt down" })),
+            (OperationKind::RemoveMember, json!({ "member": "agent-2", "give_up": true, "reason": "" })),
+            (OperationKind::DrainMember, json!({ "member": "agent-2", "give_up": true })),
             (OperationKind::Upgrade, json!({})),
             (OperationKind::Upgrade, json!({ "version": "v1; reboot" })),
             (OperationKind::Restore, json!({ "snapshot": "../etc" })),

@@ -41,6 +41,9 @@ pub(crate) fn render(
             let operation: Operation = request.parse().map_err(|_| missing("valid parameters"))?;
             let context = Context {
                 kube_node: member.map(|member| &member.machine.name),
+                uid: member
+                    .and_then(|member| workload.facts.get(&names::kube_node_uid(&member.name)))
+                    .and_then(Value::as_str),
                 is_removal: matches!(request.kind, OperationKind::RemoveMember | OperationKind::ReplaceMember),
                 eviction: operation.eviction(),
                 labels: Config::read(&workload.config).map_err(|_| missing("valid settings"))?.into_node_labels(),
@@ -66,24 +69,7 @@ pub(crate) fn render(
             archive: artifact(workload, ARCHIVE).ok_or_else(|| missing(ARCHIVE))?,
             images: vec![artifact(workload, IMAGES).ok_or_else(|| missing(IMAGES))?],
         }),
-        T::Rke2Configure => {
-            let config = Config::read(&workload.config).map_err(|_| missing("valid settings"))?;
-            let secret = |name: &str| workload.secrets.get(name).map(reference).ok_or_else(|| missing(name));
-            value(&match role {
-                Rke2Role::Server => Rke2Configure {
-                    role,
-                    config: config::server(&config, member),
-                    token: secret(names::SERVER_TOKEN)?,
-                    agent_token: Some(secret(names::AGENT_TOKEN)?),
-                },
-                Rke2Role::Agent => Rke2Configure {
-                    role,
-                    config: config::agent(&config, workload, member).ok_or_else(|| missing("its server"))?,
-                    token: secret(names::JOIN_TOKEN)?,
-                    agent_token: None,
-                },
-            })
-        }
+        T::Rke2Configure => value(&configure(member, workload).map_err(missing)?),
         T::Rke2Start => value(&Rke2Start {
             role,
             give_up_on: faults::give_up_on(),
@@ -101,6 +87,27 @@ pub(crate) fn render(
         T::Residue => value(&requirements::residue(is_installed(member, workload))),
         T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for the task")),
     }
+}
+
+/// Returns the files of a member, or the name of the data that is missing for them.
+pub(crate) fn configure(member: &MemberView, workload: &WorkloadView) -> Result<Rke2Configure, &'static str> {
+    let config = Config::read(&workload.config).map_err(|_| "valid settings")?;
+    let secret = |name: &'static str| workload.secrets.get(name).map(reference).ok_or(name);
+    let role = role(member);
+    Ok(match role {
+        Rke2Role::Server => Rke2Configure {
+            role,
+            config: config::server(&config, member),
+            token: secret(names::SERVER_TOKEN)?,
+            agent_token: Some(secret(names::AGENT_TOKEN)?),
+        },
+        Rke2Role::Agent => Rke2Configure {
+            role,
+            config: config::agent(&config, workload, member).ok_or("its server")?,
+            token: secret(names::JOIN_TOKEN)?,
+            agent_token: None,
+        },
+    })
 }
 
 /// Returns true if a stop of this operation also ends what RKE2 leaves running. A removal must not: the member's etcd takes part in its own

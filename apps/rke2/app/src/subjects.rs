@@ -6,18 +6,19 @@ use serde_json::json;
 
 use crate::{
     names,
-    operation::{DRAIN_SECONDS_DEFAULT, DrainMember, Operation, Repair, RepairScope, ReplaceMember},
+    operation::{DRAIN_SECONDS_DEFAULT, DrainMember, Operation, RemoveMember, Repair, RepairScope, ReplaceMember},
 };
 
 const MEMBER_FIELD: &str = "parameters.member";
 const BY_FIELD: &str = "parameters.by";
+const REASON_FIELD: &str = "parameters.reason";
 
 /// Returns the members that an operation is about.
 pub(crate) fn subjects(operation: &Operation, workload: &WorkloadView) -> Result<Subjects, PlanRefusal> {
     let existing = match operation {
         Operation::DrainMember(of) => vec![drainable(of, workload)?],
         Operation::UncordonMember(of) => vec![uncordonable(&of.member, workload)?],
-        Operation::RemoveMember(of) => vec![removable(&of.member, of.force, workload)?],
+        Operation::RemoveMember(of) => vec![removable(of, workload)?],
         Operation::ReplaceMember(of) => return replaced(of, workload),
         Operation::Repair(of) => repaired(of, workload)?,
         Operation::Deploy(_)
@@ -42,11 +43,19 @@ pub(crate) fn member_operations(member: &MemberView, workload: &WorkloadView) ->
         delete_empty_dir_data: false,
         timeout_seconds: DRAIN_SECONDS_DEFAULT,
     };
+    let removal = RemoveMember {
+        member: name.clone(),
+        force: true,
+        delete_empty_dir_data: false,
+        timeout_seconds: DRAIN_SECONDS_DEFAULT,
+        give_up: false,
+        reason: None,
+    };
     let repair = Repair { scope: RepairScope::Member, member: Some(name) };
     let offered = [
         (OperationKind::DrainMember, drainable(&drain, workload).is_ok()),
         (OperationKind::UncordonMember, uncordonable(&member.name, workload).is_ok()),
-        (OperationKind::RemoveMember, removable(&member.name, true, workload).is_ok()),
+        (OperationKind::RemoveMember, removable(&removal, workload).is_ok()),
         (OperationKind::ReplaceMember, agent(&member.name, "replaced", workload).is_ok()),
         (OperationKind::Repair, repaired(&repair, workload).is_ok()),
     ];
@@ -79,7 +88,8 @@ fn agent<'w>(name: &str, action: &str, workload: &'w WorkloadView) -> Result<&'w
 
 /// Refuses the last agent that takes work, unless `force` is set.
 fn check_last_agent(member: &MemberView, force: bool, workload: &WorkloadView) -> Result<(), PlanRefusal> {
-    let takes_work = |member: &&MemberView| matches!(member.state, MemberState::Ready { .. }) && !member.is_unwell();
+    let takes_work =
+        |member: &&MemberView| matches!(member.state, MemberState::Ready { .. }) && !member.is_observed_unwell();
     let is_other = |other: &&MemberView| other.id != member.id;
     let others = workload.component(names::AGENT).filter(takes_work).filter(is_other).count();
     if force || others > 0 || !takes_work(&member) {
@@ -93,22 +103,14 @@ fn check_last_agent(member: &MemberView, force: bool, workload: &WorkloadView) -
 
 fn drainable<'w>(of: &DrainMember, workload: &'w WorkloadView) -> Result<&'w MemberView, PlanRefusal> {
     let member = agent(&of.member, "drained", workload)?;
-    match member.state {
-        MemberState::Ready { .. } | MemberState::Draining { .. } => {}
-        MemberState::Drained { .. } => {
-            let detail = format!("{} is drained already; nothing was changed", member.name);
-            let next =
-                format!("let it accept work again: gpuaas workload uncordon-member {} {}", workload.name, member.name);
-            return Err(PlanRefusal::refused(MEMBER_FIELD, Code::NothingToDo, detail, next));
-        }
-        MemberState::Pending
-        | MemberState::Preparing { .. }
-        | MemberState::Bootstrapping { .. }
-        | MemberState::Joining { .. }
-        | MemberState::Stopped { .. }
-        | MemberState::Removing { .. }
-        | MemberState::Removed
-        | MemberState::Failed { .. } => return Err(not_in_service(member, workload)),
+    if matches!(member.state, MemberState::Drained { .. }) {
+        let detail = format!("{} is drained already; nothing was changed", member.name);
+        let next =
+            format!("let it accept work again: gpuaas workload uncordon-member {} {}", workload.name, member.name);
+        return Err(PlanRefusal::refused(MEMBER_FIELD, Code::NothingToDo, detail, next));
+    }
+    if !member.state.is_in_service() {
+        return Err(not_in_service(member, workload));
     }
     check_last_agent(member, of.force, workload)?;
     Ok(member)
@@ -116,18 +118,8 @@ fn drainable<'w>(of: &DrainMember, workload: &'w WorkloadView) -> Result<&'w Mem
 
 fn uncordonable<'w>(name: &str, workload: &'w WorkloadView) -> Result<&'w MemberView, PlanRefusal> {
     let member = named_member(workload, name)?;
-    match member.state {
-        // A ready member is allowed: a person may have cordoned its KubeNode.
-        MemberState::Ready { .. } | MemberState::Draining { .. } | MemberState::Drained { .. } => Ok(member),
-        MemberState::Pending
-        | MemberState::Preparing { .. }
-        | MemberState::Bootstrapping { .. }
-        | MemberState::Joining { .. }
-        | MemberState::Stopped { .. }
-        | MemberState::Removing { .. }
-        | MemberState::Removed
-        | MemberState::Failed { .. } => Err(not_in_service(member, workload)),
-    }
+    // A ready member is allowed: a person may have cordoned its KubeNode.
+    if member.state.is_in_service() { Ok(member) } else { Err(not_in_service(member, workload)) }
 }
 
 fn not_in_service(member: &MemberView, workload: &WorkloadView) -> PlanRefusal {
@@ -142,10 +134,38 @@ fn not_in_service(member: &MemberView, workload: &WorkloadView) -> PlanRefusal {
     )
 }
 
-fn removable<'w>(name: &str, force: bool, workload: &'w WorkloadView) -> Result<&'w MemberView, PlanRefusal> {
-    let member = agent(name, "removed", workload)?;
-    check_last_agent(member, force, workload)?;
+fn removable<'w>(of: &RemoveMember, workload: &'w WorkloadView) -> Result<&'w MemberView, PlanRefusal> {
+    let member = agent(&of.member, "removed", workload)?;
+    match (of.give_up, &of.reason) {
+        (true, Some(_)) => check_lost(member, workload)?,
+        (true, None) => {
+            let detail = "giving up a member needs a reason";
+            return Err(PlanRefusal::refused(REASON_FIELD, Code::FieldInvalid, detail, "give one: --reason TEXT"));
+        }
+        (false, Some(_)) => {
+            let detail = "a reason was given, but no member is given up";
+            return Err(PlanRefusal::refused(
+                REASON_FIELD,
+                Code::FieldInvalid,
+                detail,
+                "leave it out, or add --give-up",
+            ));
+        }
+        (false, None) => {}
+    }
+    check_last_agent(member, of.force, workload)?;
     Ok(member)
+}
+
+/// Refuses to give up a member whose removal can still be proven: its node may answer, and nothing has failed on it.
+fn check_lost(member: &MemberView, workload: &WorkloadView) -> Result<(), PlanRefusal> {
+    let has_failed = matches!(member.state, MemberState::Failed { .. });
+    if member.machine.unreachable_since.is_some() || has_failed {
+        return Ok(());
+    }
+    let detail = format!("{} is not unreachable, so the removal of {} can be proven", member.machine.name, member.name);
+    let next = format!("remove it: gpuaas workload remove-member {} {}", workload.name, member.name);
+    Err(PlanRefusal::refused("parameters.give_up", Code::StateConflict, detail, next))
 }
 
 /// A replacement may be of the last agent: the new one takes over first.
@@ -187,13 +207,27 @@ fn repaired<'w>(of: &Repair, workload: &'w WorkloadView) -> Result<Vec<&'w Membe
         let next = format!("finish its removal: gpuaas workload resume {}", workload.name);
         return Err(PlanRefusal::refused(MEMBER_FIELD, Code::StateConflict, detail, next));
     }
+    check_reachable(&members, of.scope)?;
     if members.iter().any(|member| needs_repair(member)) {
         return Ok(members);
     }
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
-    let detail = format!("nothing to repair: {} in service and well", is_or_are(&names));
+    let detail = format!("nothing to repair: {} in service and healthy", is_or_are(&names));
     let next = format!("see what deviates: gpuaas workload diff {}", workload.name);
     Err(PlanRefusal::refused("parameters.scope", Code::NothingToDo, detail, next))
+}
+
+/// Refuses a repair that could not begin, because the node of its member or of the server is unreachable. Agents of a wider scope wait for
+/// their nodes.
+fn check_reachable(members: &[&MemberView], scope: RepairScope) -> Result<(), PlanRefusal> {
+    let is_needed = |member: &MemberView| scope == RepairScope::Member || member.component_key == names::SERVER;
+    let Some(lost) = members.iter().find(|member| member.has_unreachable_node() && is_needed(member)) else {
+        return Ok(());
+    };
+    let node = &lost.machine.name;
+    let detail = format!("{} cannot be repaired: its node {node} is unreachable", lost.name);
+    let next = format!("check whether the node and its agent run: gpuaas node show {node}");
+    Err(PlanRefusal::refused(MEMBER_FIELD, Code::AllocationUnreachable, detail, next))
 }
 
 fn is_or_are(names: &[&str]) -> String {
@@ -205,7 +239,8 @@ fn is_or_are(names: &[&str]) -> String {
 
 /// Refuses the repair of an agent whose server does not serve: it could not join.
 fn check_server(member: &MemberView, workload: &WorkloadView) -> Result<(), PlanRefusal> {
-    let broken = |server: &&MemberView| server.id != member.id && needs_repair(server);
+    let serves = |server: &MemberView| server.state.is_in_service() && !server.is_observed_unwell();
+    let broken = |server: &&MemberView| server.id != member.id && !serves(server);
     let Some(server) = workload.component(names::SERVER).find(broken) else { return Ok(()) };
     let detail = format!("{} cannot join: {} does not serve", member.name, server.name);
     let next =
@@ -213,18 +248,7 @@ fn check_server(member: &MemberView, workload: &WorkloadView) -> Result<(), Plan
     Err(PlanRefusal::refused(MEMBER_FIELD, Code::StateConflict, detail, next))
 }
 
-/// A member that is in service and well needs no repair.
+/// A member that is in service and healthy needs no repair.
 fn needs_repair(member: &MemberView) -> bool {
-    let in_service = match member.state {
-        MemberState::Ready { .. } | MemberState::Draining { .. } | MemberState::Drained { .. } => true,
-        MemberState::Pending
-        | MemberState::Preparing { .. }
-        | MemberState::Bootstrapping { .. }
-        | MemberState::Joining { .. }
-        | MemberState::Stopped { .. }
-        | MemberState::Removing { .. }
-        | MemberState::Removed
-        | MemberState::Failed { .. } => false,
-    };
-    !in_service || member.is_unwell()
+    !member.state.is_in_service() || member.is_unwell()
 }

@@ -1,5 +1,8 @@
 //! The app's configurations, plans and parameters as readable files in `tests/golden`. `INSTA_UPDATE=always` rewrites them.
 
+#[path = "golden/members.rs"]
+mod members;
+
 use std::{collections::BTreeMap, fmt::Write};
 
 use gpuaas_app_rke2::Rke2;
@@ -35,10 +38,13 @@ fn member(component: &str, ordinal: u32, state: MemberState) -> MemberView {
             name: format!("gpu-{number:02}").parse().expect("a name"),
             address: format!("10.4.0.{number}"),
             clock_skew_seconds: None,
+            unreachable_since: None,
         },
         state,
         health: Health::Progressing,
         fault: None,
+        own_health: Health::Progressing,
+        own_fault: None,
         touched: false,
     }
 }
@@ -160,7 +166,8 @@ fn requested(kind: OperationKind, parameters: Value, workload: &WorkloadView) ->
 }
 
 fn running(members: Vec<MemberView>) -> WorkloadView {
-    let healthy = |member| MemberView { health: Health::Healthy, touched: true, ..member };
+    let (health, own_health) = (Health::Healthy, Health::Healthy);
+    let healthy = |member| MemberView { health, own_health, touched: true, ..member };
     workload(json!({ "node_labels": { "rack": "b12" } }), members.into_iter().map(healthy).collect())
 }
 
@@ -227,7 +234,7 @@ fn golden_plans_of_a_running_cluster_list_steps_in_order() {
     ]);
     drained.facts.insert("cordoned/agent-1".to_owned(), Value::Bool(true));
     let mut broken = of.clone();
-    broken.members[1].health = Health::Degraded;
+    (broken.members[1].health, broken.members[1].own_health) = (Health::Degraded, Health::Degraded);
     let replacement = json!({ "member": "agent-1", "by": AllocationId::from_uuid(id(9_000)) });
     let plans = [
         ("plan_drain", K::DrainMember, json!({ "member": "agent-1", "timeout_seconds": 90 }), &of),

@@ -17,18 +17,35 @@ const REQUESTS: QueueLimits =
 /// hostile project use at most 32 MB.
 const WATCHES: QueueLimits =
     QueueLimits { permits: 512, per_project: 128, per_workload: 64, waiting: 1_024, waiting_per_workload: 64 };
+/// Watches of followed clusters, one for each running workload. They have a queue of their own, so that steps never wait for them. Each needs a
+/// TLS connection, the buffers for one event and the stored values of up to 255 KubeNodes: about 100 KB for a healthy cluster, so 200 MB for
+/// 2,048.
+const FOLLOWED: QueueLimits =
+    QueueLimits { permits: 2_048, per_project: 512, per_workload: 1, waiting: 4_096, waiting_per_workload: 2 };
+/// Requests of followers in progress, before each list and watch. Apart from those of steps and people: after a restart all followers ask at
+/// once, and one whose cluster is silent asks again every 10 s for as long as its workload runs.
+const FOLLOWED_REQUESTS: QueueLimits =
+    QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 4_096, waiting_per_workload: 2 };
 /// Longest wait for a permit: less than half of the time that a delivery has in all.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The queues that all clusters share.
+/// The queues that all clusters share. Clones share them.
+#[derive(Clone)]
 pub(crate) struct Queues {
     requests: Arc<FairQueue>,
     watches: Arc<FairQueue>,
+    followed: Arc<FairQueue>,
+    followed_requests: Arc<FairQueue>,
 }
 
 impl Default for Queues {
     fn default() -> Self {
-        Self { requests: FairQueue::new(REQUESTS), watches: FairQueue::new(WATCHES) }
+        Self {
+            requests: FairQueue::new(REQUESTS),
+            watches: FairQueue::new(WATCHES),
+            followed: FairQueue::new(FOLLOWED),
+            followed_requests: FairQueue::new(FOLLOWED_REQUESTS),
+        }
     }
 }
 
@@ -36,6 +53,12 @@ impl Queues {
     /// Returns the admission to the queues for one workload's cluster.
     pub(crate) fn of(&self, project: ProjectId, workload: WorkloadId) -> WorkloadAdmission {
         WorkloadAdmission { requests: self.requests.clone(), watches: self.watches.clone(), project, workload }
+    }
+
+    /// Returns the admission for the follower of one workload's cluster: its requests and watches wait in queues of their own.
+    pub(crate) fn of_follower(&self, project: ProjectId, workload: WorkloadId) -> WorkloadAdmission {
+        let (requests, watches) = (self.followed_requests.clone(), self.followed.clone());
+        WorkloadAdmission { requests, watches, project, workload }
     }
 }
 
@@ -91,6 +114,33 @@ mod tests {
         assert!(of(&queues, 1, 1).admit(CallKind::Watch).await.is_ok(), "a watch does not wait for requests");
         drop(first);
         assert!(admitted(&queues, 1, 1).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn followed_clusters_never_keep_a_step_from_its_watch() {
+        let queues = Queues::default();
+        let follower = |workload: u128| {
+            queues
+                .of_follower(ProjectId::from_uuid(Uuid::from_u128(1)), WorkloadId::from_uuid(Uuid::from_u128(workload)))
+                .admit(CallKind::Watch)
+        };
+        let mut permits = Vec::new();
+        for workload in 0..FOLLOWED.per_project as u128 {
+            permits.push(follower(workload).await.expect("a permit"));
+        }
+        let refused = follower(10_000).await.expect_err("the project follows as many as it may");
+        assert!(matches!(refused, KubeError::Busy { .. }), "{refused}");
+        assert!(of(&queues, 1, 1).admit(CallKind::Watch).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn follower_of_a_silent_cluster_delays_no_request_of_a_step_or_a_person() {
+        let (queues, began) = (Queues::default(), Instant::now());
+        let of_follower =
+            queues.of_follower(ProjectId::from_uuid(Uuid::from_u128(1)), WorkloadId::from_uuid(Uuid::from_u128(1)));
+        let _silent = of_follower.admit(CallKind::Request).await.expect("a permit");
+        assert!(admitted(&queues, 1, 1).await.is_ok());
+        assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

@@ -33,7 +33,9 @@ impl Rke2Effects {
                 unless_missing(drained, may_be_missing, &kube_node)
             }
             Rke2Call::UncordonKubeNode { kube_node } => self.uncordon(kube_node.as_str(), context).await,
-            Rke2Call::DeleteKubeNode { kube_node } => self.delete_kube_node(kube_node.as_str(), context).await,
+            Rke2Call::DeleteKubeNode { kube_node, uid } => {
+                self.delete_kube_node(kube_node.as_str(), uid.as_deref(), context).await
+            }
             Rke2Call::ForgetNodePassword { kube_node } => self.forget_node_password(kube_node.as_str(), context).await,
             Rke2Call::LabelKubeNode { kube_node, labels } => {
                 self.label_kube_node(kube_node.as_str(), &labels, context).await
@@ -74,9 +76,14 @@ impl Rke2Effects {
         Ok(json!({ "kube_nodes": nodes.iter().map(evidence).collect::<Vec<_>>() }))
     }
 
+    /// Cordons a KubeNode. Returns its uid, which distinguishes it from a later one of the same name.
     async fn cordon(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
-        let changed = self.on_cluster(context, |cluster| async move { cluster.cordon(name).await }).await?;
-        Ok(json!({ "kube_node": name, "changed": changed }))
+        self.on_cluster(context, |cluster| async move {
+            let changed = cluster.cordon(name).await?;
+            let uid = cluster.kube_node(name).await?.uid;
+            Ok(json!({ "kube_node": name, "changed": changed, "uid": uid }))
+        })
+        .await
     }
 
     async fn uncordon(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
@@ -100,11 +107,16 @@ impl Rke2Effects {
         }))
     }
 
-    async fn delete_kube_node(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
+    async fn delete_kube_node(
+        &self,
+        name: &str,
+        uid: Option<&str>,
+        context: &CallContext,
+    ) -> Result<Value, TaskFailure> {
         let (until, progress) = (wait_deadline(context), &*context.progress);
-        let deleted =
-            self.on_cluster(context, |cluster| async move {
-                cluster.delete_kube_node(name, time_left(until), progress).await
+        let deleted = self
+            .on_cluster(context, |cluster| async move {
+                cluster.delete_kube_node(name, uid, time_left(until), progress).await
             })
             .await?;
         Ok(json!({ "kube_node": name, "deleted": deleted }))

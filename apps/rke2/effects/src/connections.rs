@@ -13,10 +13,10 @@ use gpuaas_app_rke2::names;
 use gpuaas_engine::effects::{CallContext, Tunnels};
 use gpuaas_kube::{ByteStream, Cluster, Endpoint, KubeError, Kubeconfig};
 use gpuaas_model::{Code, NodeId, WorkloadId};
-use gpuaas_planner::MemberView;
+use gpuaas_planner::{MemberView, SecretView};
 use gpuaas_wire::task::TaskFailure;
 
-use crate::{Rke2Effects, failure};
+use crate::{Rke2Effects, admission::WorkloadAdmission, failure};
 
 /// The apiserver's port on every RKE2 server.
 const APISERVER_PORT: u16 = 6443;
@@ -69,28 +69,14 @@ impl Rke2Effects {
 
     /// Returns the workload's cluster, and whether its connection was kept from an earlier call.
     async fn cluster(&self, context: &CallContext) -> Result<(Cluster, bool), TaskFailure> {
-        let server = server(context)?;
-        let node = server.place.node().ok_or_else(|| {
-            TaskFailure::new(Code::ClusterUnreachable, format!("no tunnel leads to {}", server.machine.name))
-        })?;
-        let admin = context
-            .workload
-            .secrets
-            .get(names::ADMIN_KUBECONFIG)
-            .ok_or_else(|| no_kubeconfig("has not been read yet"))?;
+        let (server, node, admin) = target(context)?;
         if let Some(cached) = self.lock().get(&context.workload.id)
             && cached.matches(server, &admin.sha256)
         {
             return Ok((cached.cluster.clone(), true));
         }
-        let bytes =
-            context.secrets.open(admin.id).await.map_err(|why| no_kubeconfig(&format!("cannot be opened: {why}")))?;
-        let kubeconfig = Kubeconfig::parse(&bytes).map_err(|error| failure::of(error.into(), &server.machine))?;
-        let endpoint = Endpoint { host: server.machine.address.clone(), port: APISERVER_PORT };
-        let connector = Arc::new(connector(context.tunnels.clone(), node));
         let admission = self.queues.of(context.workload.project, context.workload.id);
-        let cluster = Cluster::with_admission(&kubeconfig, endpoint, connector, Arc::new(admission))
-            .map_err(|error| failure::of(error, &server.machine))?;
+        let cluster = connect(context, admission).await?;
         let cached = CachedConnection {
             node,
             address: server.machine.address.clone(),
@@ -117,8 +103,30 @@ impl Rke2Effects {
     }
 }
 
+/// Returns a client of the workload's cluster with connections of its own. Opens none yet.
+pub(crate) async fn connect(context: &CallContext, admission: WorkloadAdmission) -> Result<Cluster, TaskFailure> {
+    let (server, node, admin) = target(context)?;
+    let bytes =
+        context.secrets.open(admin.id).await.map_err(|why| no_kubeconfig(&format!("cannot be opened: {why}")))?;
+    let kubeconfig = Kubeconfig::parse(&bytes).map_err(|error| failure::of(error.into(), &server.machine))?;
+    let endpoint = Endpoint { host: server.machine.address.clone(), port: APISERVER_PORT };
+    let connector = Arc::new(connector(context.tunnels.clone(), node));
+    Cluster::with_admission(&kubeconfig, endpoint, connector, Arc::new(admission))
+        .map_err(|error| failure::of(error, &server.machine))
+}
+
+/// Returns the server, its node, and the kubeconfig for its apiserver.
+fn target(context: &CallContext) -> Result<(&MemberView, NodeId, &SecretView), TaskFailure> {
+    let server = server(context)?;
+    let node = server.place.node().ok_or_else(|| {
+        TaskFailure::new(Code::ClusterUnreachable, format!("no tunnel leads to {}", server.machine.name))
+    })?;
+    let admin = context.workload.secrets.get(names::ADMIN_KUBECONFIG);
+    Ok((server, node, admin.ok_or_else(|| no_kubeconfig("has not been read yet"))?))
+}
+
 /// Returns the first present server of the workload: its apiserver is the cluster's.
-fn server(context: &CallContext) -> Result<&MemberView, TaskFailure> {
+pub(crate) fn server(context: &CallContext) -> Result<&MemberView, TaskFailure> {
     let server = context.workload.component(names::SERVER).find(|member| member.is_present());
     // A decommission removes the server last, and its apiserver answers until then.
     let server = server.or_else(|| context.workload.component(names::SERVER).next());

@@ -12,12 +12,13 @@ mod admission;
 mod call;
 mod connections;
 mod failure;
+mod follow;
 mod observe;
 
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
+use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered, Observations};
 use gpuaas_planner::ClusterCall;
 use gpuaas_wire::task::TaskFailure;
 use serde_json::Value;
@@ -55,5 +56,9 @@ impl AppEffects for Rke2Effects {
 
     async fn observe(&self, context: CallContext) -> Result<Value, TaskFailure> {
         self.observe_cluster(&context).await
+    }
+
+    fn follow(&self, context: CallContext) -> Observations {
+        follow::follow(self.queues.clone(), context)
     }
 }

@@ -21,7 +21,7 @@ impl Rke2Effects {
 }
 
 /// Keeps what is compared: a tenant's cluster may show much more.
-fn observed(node: KubeNode, compared: &BTreeSet<String>) -> ObservedKubeNode {
+pub(crate) fn observed(node: KubeNode, compared: &BTreeSet<String>) -> ObservedKubeNode {
     ObservedKubeNode {
         ready: node.ready,
         not_ready_reason: node.not_ready_reason(),

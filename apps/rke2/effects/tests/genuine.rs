@@ -15,14 +15,16 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use genuine::RealApiserver;
+use gpuaas_app_rke2::Rke2;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
 use gpuaas_model::{
     AllocationId, Code, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp,
     WorkloadId,
 };
-use gpuaas_planner::{ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
+use gpuaas_planner::{App as _, ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -108,10 +110,17 @@ fn workload(address: IpAddr) -> WorkloadView {
         component_key: "server".into(),
         ordinal: 1,
         place: MemberPlace::Allocation { allocation: AllocationId::from_uuid(id(2)), node: NodeId::from_uuid(id(3)) },
-        machine: MachineView { name: "gpu-1".parse().unwrap(), address: address.to_string(), clock_skew_seconds: None },
+        machine: MachineView {
+            name: "gpu-1".parse().unwrap(),
+            address: address.to_string(),
+            clock_skew_seconds: None,
+            unreachable_since: None,
+        },
         state: MemberState::Pending,
         health: Health::Progressing,
         fault: None,
+        own_health: Health::Progressing,
+        own_fault: None,
         touched: false,
     };
     let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
@@ -207,6 +216,38 @@ async fn a_drain_reports_pods_that_need_a_flag_and_pods_that_do_not_end() {
     assert_eq!(labelled["changed_labels"], serde_json::json!(["rack"]));
     let uncordoned = cluster.effects.call(about_kube_node("uncordon_kube_node"), cluster.context(DEADLINE_MS)).await;
     assert_eq!(uncordoned.unwrap()["changed"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn followed_cluster_shows_what_the_app_judges_its_absence_and_its_return() {
+    let mut cluster = GenuineCluster::new().await;
+    cluster.call("api_ready").await.unwrap();
+    let mut workload = cluster.workload.clone();
+    workload.members[0].state = MemberState::Ready { since: Timestamp::from_millis(0) };
+    let fault_of = |observed: Result<&serde_json::Value, &gpuaas_wire::task::TaskFailure>| {
+        let judged = Rke2::default().judge_cluster(&workload, observed).unwrap();
+        judged.members[0].1.fault.as_ref().map(|fault| fault.code.clone())
+    };
+    let mut shown = cluster.effects.follow(cluster.context(0));
+    let empty = shown.next().await.unwrap().unwrap();
+    assert_eq!(fault_of(Ok(&empty)).as_deref(), Some("kube_node_missing"));
+    create(&cluster, "/api/v1/nodes", serde_json::json!({"kind": "Node", "metadata": {"name": "gpu-1"}})).await;
+    let registered = shown.next().await.unwrap().unwrap();
+    assert_eq!(fault_of(Ok(&registered)).as_deref(), Some("kube_node_not_ready"));
+    cluster.genuine.stop_apiserver();
+    let failure = shown.next().await.unwrap().unwrap_err();
+    assert_eq!(fault_of(Err(&failure)).as_deref(), Some("cluster_unreachable"), "{failure:?}");
+    assert!(failure.message.contains("gpu-1"), "{}", failure.message);
+    cluster.genuine.start_apiserver();
+    let again = async {
+        loop {
+            if let Some(Ok(observed)) = shown.next().await {
+                return observed;
+            }
+        }
+    };
+    let again = tokio::time::timeout(std::time::Duration::from_secs(120), again).await.expect("it answers again");
+    assert_eq!(fault_of(Ok(&again)).as_deref(), Some("kube_node_not_ready"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,6 +17,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
 use gpuaas_model::{
@@ -34,6 +35,8 @@ const CONCURRENCY: u128 = 4;
 const GROWTH_MB_MAX: u64 = 16;
 /// Longest time for which the runtime may leave a ready task unscheduled; `/livez` is such a task.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Time for which a cluster is followed: long enough for a second list.
+const FOLLOWED_FOR: Duration = Duration::from_secs(12);
 /// Time after which a call counts as hung; calls end by themselves.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const MIB: usize = 1_024 * 1_024;
@@ -56,6 +59,7 @@ enum Call {
     KubeNodeReady,
     Drain,
     Observe,
+    Follow,
 }
 
 /// A call, and the apiserver's behaviour during it.
@@ -158,6 +162,22 @@ const ATTACKS: &[Attack] = &[
             watched(line, || Reply::chunks("\n", "{\"type\":\"DELETED\",\"object\":{}}\n", "\n", 1_024 * MIB))
         },
     },
+    Attack {
+        name: "changes without end in a followed cluster",
+        call: Call::Follow,
+        script: |line| {
+            let flip = "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\"},\"spec\":{\"unschedulable\":true}}}\n\
+                        {\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
+            watched(line, || Reply::chunks("\n", flip, "\n", 1_024 * MIB))
+        },
+    },
+    Attack {
+        name: "an event of 1 GiB in a followed cluster",
+        call: Call::Follow,
+        script: |line| {
+            watched(line, || Reply::chunks(r#"{"type":"ADDED","object":{"a":""#, "aaaaaaaa", r#""}}"#, 1_024 * MIB))
+        },
+    },
 ];
 
 /// Replies like a genuine apiserver without any node, except to the watch.
@@ -212,10 +232,13 @@ fn context(hostile: &Arc<Hostile>, number: u128) -> CallContext {
             name: "gpu-1".parse().unwrap(),
             address: hostile::ADDRESS.to_owned(),
             clock_skew_seconds: None,
+            unreachable_since: None,
         },
         state: MemberState::Pending,
         health: Health::Progressing,
         fault: None,
+        own_health: Health::Progressing,
+        own_fault: None,
         touched: false,
     };
     let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
@@ -252,6 +275,7 @@ async fn run_call(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -
         requested_by: "ann@example".into(),
     };
     let refused = match call {
+        Call::Follow => return follow(&effects, context).await,
         Call::Kubeconfig => effects.deliver_access(request(), context).await.err(),
         Call::KubeNodes => effects.call(named("kube_nodes", serde_json::json!({})), context).await.err(),
         Call::Observe => effects.observe(context).await.err(),
@@ -268,6 +292,20 @@ async fn run_call(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -
     let refused = refused.expect("a hostile response must be refused");
     assert_ne!(refused.code, gpuaas_model::Code::TaskUnknown, "the call was not made: {}", refused.message);
     format!("{}: {}", refused.code, refused.message)
+}
+
+/// Follows the cluster for a time.
+async fn follow(effects: &Rke2Effects, context: CallContext) -> String {
+    let (mut observed, mut shown) = (effects.follow(context), 0);
+    let followed = async {
+        while let Some(observation) = observed.next().await {
+            observation.expect("the cluster answers, although its watch cannot be used");
+            shown += 1;
+        }
+    };
+    tokio::time::timeout(FOLLOWED_FOR, followed).await.expect_err("a follower does not end");
+    assert!((1..=2 + 2 * FOLLOWED_FOR.as_secs()).contains(&shown), "shown {shown} times");
+    format!("shown {shown} times in {} s", FOLLOWED_FOR.as_secs())
 }
 
 /// Measures the longest time in which a task that is soon ready was not scheduled.

@@ -131,9 +131,15 @@ impl Wait<'_> {
         tokio::pin!(timeout);
         loop {
             tokio::select! {
+                biased;
+                // Lines come last: a unit that never stops logging must not delay the end of the start.
+                () = context.cancel.cancelled() => return Err((Code::TaskCancelled, "the start was cancelled".to_owned())),
                 status = events.next() => {
                     let Some(status) = status else { return Err((Code::TaskInterrupted, "the stream of unit events ended".to_owned())) };
                     if let Some(end) = self.evaluate(status) { return end }
+                }
+                () = &mut timeout => {
+                    return Err((Code::TaskTimedOut, format!("{unit} did not become ready in time; its last log line: {}", self.last_line)));
                 }
                 line = journal.next() => {
                     let Some(line) = line else { return Err((Code::TaskInterrupted, "the stream of journal lines ended".to_owned())) };
@@ -143,10 +149,6 @@ impl Wait<'_> {
                     if let Some(text) = self.matched_text() {
                         return Err((Code::HostFailed, format!("{unit} repeatedly logs: {text}")));
                     }
-                }
-                () = context.cancel.cancelled() => return Err((Code::TaskCancelled, "the start was cancelled".to_owned())),
-                () = &mut timeout => {
-                    return Err((Code::TaskTimedOut, format!("{unit} did not become ready in time; its last log line: {}", self.last_line)));
                 }
             }
         }

@@ -209,7 +209,7 @@ pub struct Rke2Observation {
     /// On servers: SHA-256 of the cluster's CA file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ca_sha256: Option<String>,
-    /// Last lines of the unit's journal.
+    /// Last lines of the unit's journal; empty if the task expected something.
     pub journal: Vec<JournalExcerpt>,
     /// SHA-256 of [`Rke2Configure::CONFIG_PATH`], if it is a regular file that is no longer than a configuration can be.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -125,6 +125,10 @@ pub(super) fn of_query(name: &str, operation: &str) -> Option<RefOr<Schema>> {
             return Some(Schema::from(listed(enumeration(sources))).into());
         }
         ("resume", "read_workload_logs") => return Some(Schema::from(listed(resumed())).into()),
+        ("give_up", "decommission_workload") => return Some(Schema::from(listed(key())).into()),
+        ("reason", "decommission_workload") => {
+            line(string().min_length(Some(1)).max_length(Some(Line::REASON.characters_max())))
+        }
         ("project" | "workload" | "node", _) => key(),
         ("cursor" | "correlation", _) => id(),
         ("operation", _) => id_prefix(),

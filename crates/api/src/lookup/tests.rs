@@ -37,6 +37,8 @@ fn workload(project: ProjectId, beginning: u32, name: &str) -> WorkloadRecord {
         endpoints: Vec::new(),
         facts: Default::default(),
         reported: None,
+        drift: Default::default(),
+        quiet: None,
         generation: 1,
         observed_generation: 1,
         revision: 1,

@@ -8,6 +8,7 @@ use axum::{
 };
 use gpuaas_api_types::{Allocation, CreateAllocation, List};
 use gpuaas_engine::commands::allocation;
+use gpuaas_model::AllocationState;
 use gpuaas_store::{AllocationFilter, AllocationRecord, Reader, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -22,6 +23,7 @@ use crate::{
     page::{DryRunParams, PageParams, Params, parsed},
     problem::ApiProblem,
     state::ApiState,
+    waiting,
 };
 
 /// Filters of allocations.
@@ -66,10 +68,14 @@ pub(crate) async fn list_allocations(
     let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
     let ids: Vec<_> = records.iter().map(|record| record.id).collect();
     let workloads = reader.allocation_workloads(&ids).await?;
+    let is_changing = |record: &&AllocationRecord| record.state.holds_node() && record.state != AllocationState::Active;
+    let changing: Vec<_> = records.iter().filter(is_changing).map(|record| record.node).collect();
+    let links = reader.nodes_of_ids(changing).await?;
     let shown = records.into_iter().map(|record| match (nodes.get(&record.node), projects.get(&record.project)) {
         (Some(node), Some(project)) => {
             let workload = workloads.get(&record.id).map(|(_, name)| name);
-            Ok(convert::allocation(record, node, project, workload))
+            let waiting = links.get(&record.node).and_then(|node| waiting::of_allocation(&record, node));
+            Ok(convert::allocation(record, node, project, workload, waiting))
         }
         (None, _) => Err(StoreError::NotFound { what: "node", id: record.node.to_string() }),
         (_, None) => Err(StoreError::NotFound { what: "project", id: record.project.to_string() }),
@@ -127,12 +133,13 @@ pub(crate) async fn get_allocation(
 
 declare! {
     release_allocation: changes(AllocationsWrite, "allocation release", AllocationRelease, AllocationChanged),
-    [NotFound, AllocationInUse, StateConflict, PreconditionFailed]
+    [NotFound, AllocationInUse, AllocationUnproven, StateConflict, PreconditionFailed]
 }
 
 /// Releases an allocation.
 ///
-/// The node's identity becomes invalid. The node must be reimaged before it is allocated again. With `dry_run`, nothing changes, and the
+/// The node's identity becomes invalid. The node must be reimaged before it is allocated again. Refused while nothing shows what a member
+/// that was given up left on the node. With `dry_run`, nothing changes, and the
 /// response is what it would be.
 #[utoipa::path(
     delete, path = "/api/v1/allocations/{id}", tag = "allocations", security(("token" = [])),
@@ -158,5 +165,6 @@ pub(super) async fn shown(reader: &mut Reader, record: AllocationRecord) -> Resu
     let unknown = || StoreError::NotFound { what: "project", id: record.project.to_string() };
     let project = projects.get(&record.project).ok_or_else(unknown)?;
     let workload = reader.allocation_workload(record.id).await?;
-    Ok(convert::allocation(record, &node.name, project, workload.as_ref().map(|(_, name)| name)))
+    let waiting = waiting::of_allocation(&record, &node);
+    Ok(convert::allocation(record, &node.name, project, workload.as_ref().map(|(_, name)| name), waiting))
 }

@@ -17,6 +17,7 @@ use crate::{
     page::{Params, ProjectPageParams},
     problem::{self, ApiProblem},
     state::ApiState,
+    waiting,
 };
 
 declare! { list_apps: reads(ProjectRead, "app list"), [] }
@@ -88,10 +89,11 @@ pub(crate) async fn placement_options(
 }
 
 fn option(option: placement::PlacementOption, project: &Name, workload: Option<&Name>) -> PlacementOption {
+    let waiting = waiting::of_allocation(&option.allocation, &option.node);
     PlacementOption {
         usable: option.reasons.is_empty(),
         reasons: option.reasons.iter().map(problem::reason).collect(),
-        allocation: convert::allocation(option.allocation, &option.node.name, project, workload),
+        allocation: convert::allocation(option.allocation, &option.node.name, project, workload, waiting),
     }
 }
 

@@ -4,18 +4,20 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use gpuaas_api_types::{Difference, NotKnown, WorkloadDiff};
+use gpuaas_api_types::{NotKnown, WorkloadDiff};
 use gpuaas_engine::commands::diff::{self, Comparison};
 
 use super::workloads::{ProjectParams, find};
-use crate::{auth::Authenticated, declaration::declare, page::Params, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated, declaration::declare, page::Params, problem::ApiProblem, state::ApiState, views::difference,
+};
 
 declare! { diff_workload: reads(ProjectRead, "workload diff"), [NotFound, RateLimited] }
 
 /// Compares a workload's desired state with what is observed.
 ///
-/// Compares the members with their lifecycle, their nodes' connections and, of a running workload, what its cluster shows at this moment,
-/// for at most 10 seconds. What cannot be asked is listed as unknown. Changes nothing.
+/// Compares the members with their lifecycle, their nodes' connections and, of a running workload, what was last found on its nodes and what
+/// its cluster shows at this moment, for at most 10 seconds. What cannot be asked is listed as unknown. Changes nothing.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}/diff", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
@@ -42,18 +44,6 @@ fn shown(comparison: Comparison) -> WorkloadDiff {
         differences: differences.into_iter().map(difference).collect(),
         unknown: unknown.into_iter().map(not_known).collect(),
         not_compared,
-    }
-}
-
-fn difference(of: gpuaas_planner::Difference) -> Difference {
-    Difference {
-        member: of.member,
-        field: of.field,
-        desired: of.desired,
-        observed: of.observed,
-        since: of.since.map(|since| since.to_string()),
-        next: of.action.text,
-        command: of.action.command,
     }
 }
 

@@ -25,6 +25,7 @@ mod projects;
 mod reader;
 mod replicas;
 mod reports;
+mod residue;
 mod sealing_key;
 mod service_accounts;
 mod signing_keys;

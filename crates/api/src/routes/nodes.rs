@@ -16,8 +16,8 @@ use gpuaas_engine::{
     },
     ownership::VisibleNode,
 };
-use gpuaas_model::Code;
-use gpuaas_store::{NodeFilter, NodeRecord};
+use gpuaas_model::{Code, NodeState};
+use gpuaas_store::{EnrollmentRecord, NodeFilter, NodeRecord, Reader};
 use gpuaas_trust::SecretText;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -33,6 +33,7 @@ use crate::{
     page::{DryRunParams, PageParams, Params, parsed},
     problem::ApiProblem,
     state::ApiState,
+    waiting,
 };
 
 /// Filters of nodes.
@@ -72,9 +73,15 @@ pub(crate) async fn list_nodes(
         connectivity: parsed(params.connectivity.as_deref(), "connectivity")?,
         page: page.page(),
     };
-    let nodes = state.engine.store().read().await?.nodes(&filter).await?;
+    let mut reader = state.engine.store().read().await?;
+    let nodes = reader.nodes(&filter).await?;
     let next_cursor = page.next_cursor(&nodes, |node| node.id.to_string());
-    let shown = nodes.into_iter().map(|node| Ok(node_views::node(VisibleNode::of_platform(&caller, node)?)));
+    let awaited: Vec<_> = nodes.iter().filter(|node| awaits_enrollment(node)).map(|node| node.id).collect();
+    let unused = reader.redeemable_enrollments(awaited, state.engine.ports().clock.now()).await?;
+    let shown = nodes.into_iter().map(|node| {
+        let enrollment = unused.get(&node.id);
+        Ok(node_views::node(VisibleNode::of_platform(&caller, node)?, enrollment))
+    });
     Ok(Json(List::new(shown.collect::<Result<_, CommandError>>()?, next_cursor)))
 }
 
@@ -96,7 +103,7 @@ pub(crate) async fn register_node(
     Body(ask): Body<RegisterNode>,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let registered = node::register(&state.engine, &caller, name(&ask.name)?, ask.region, ask.labels).await?;
-    Ok((StatusCode::CREATED, shown(&state, &caller, registered)?))
+    Ok((StatusCode::CREATED, shown(&state, &caller, registered).await?))
 }
 
 declare! { get_node: reads(ProjectRead, "node show"), [NotFound] }
@@ -119,7 +126,8 @@ pub(crate) async fn get_node(
         Some(held) if caller.principal.sees(held.project) => Some(allocations::shown(&mut reader, held).await?),
         Some(_) | None => None,
     };
-    if_none_match.respond(revision, &Node { allocation, ..node_views::node(node) })
+    let enrollment = enrollment(&state, &mut reader, node.record()).await?;
+    if_none_match.respond(revision, &Node { allocation, ..node_views::node(node, enrollment.as_ref()) })
 }
 
 declare! {
@@ -144,7 +152,7 @@ pub(crate) async fn issue_enrollment(
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let (id, forced) = (find(&state, &caller, &key).await?.id, forced(ask)?);
     let issued = node::issue_enrollment(&state.engine, &caller, id, &seen, forced.as_ref()).await?;
-    Ok((StatusCode::CREATED, shown(&state, &caller, issued)?))
+    Ok((StatusCode::CREATED, shown(&state, &caller, issued).await?))
 }
 
 declare! {
@@ -166,7 +174,8 @@ pub(crate) async fn ping_node(
     let node = find(&state, &caller, &key).await?;
     let (task, round_trip) = ping::ping(&state.engine, &caller, node.id).await?;
     let round_trip_us = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
-    Ok(Json(Ping { task: convert::task(task, &node.name), round_trip_us }))
+    let waiting = waiting::of_task(&task, &node, None);
+    Ok(Json(Ping { task: convert::task(task, &node.name, waiting), round_trip_us }))
 }
 
 declare! {
@@ -189,7 +198,7 @@ pub(crate) async fn inspect_node(
 ) -> Result<Json<Node>, ApiProblem> {
     let id = find(&state, &caller, &key).await?.id;
     let node = inspect::inspect(&state.engine, &caller, id).await?;
-    Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
+    Ok(Json(viewed(&state, &caller, node).await?))
 }
 
 declare! {
@@ -241,7 +250,7 @@ pub(crate) async fn reset_node(
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
     let (id, forced) = (find(&state, &caller, &key).await?.id, forced(ask)?);
     let caller = caller.with_dry_run(params.dry_run);
-    shown(&state, &caller, node::reset(&state.engine, &caller, id, &seen, forced.as_ref()).await?)
+    shown(&state, &caller, node::reset(&state.engine, &caller, id, &seen, forced.as_ref()).await?).await
 }
 
 declare! {
@@ -268,7 +277,7 @@ pub(crate) async fn reimage_node(
     let id = find(&state, &caller, &key).await?.id;
     let caller = caller.with_dry_run(params.dry_run);
     let node = reimage::reimage(&state.engine, &caller, id, &seen).await?;
-    Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
+    Ok(Json(viewed(&state, &caller, node).await?))
 }
 
 declare! {
@@ -294,7 +303,7 @@ pub(crate) async fn retire_node(
     let caller = caller.with_dry_run(params.dry_run);
     let id = find(&state, &caller, &key).await?.id;
     let node = node_removal::retire(&state.engine, &caller, id, &seen).await?;
-    Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
+    Ok(Json(viewed(&state, &caller, node).await?))
 }
 
 declare! {
@@ -320,7 +329,7 @@ pub(crate) async fn delete_node(
     let caller = caller.with_dry_run(params.dry_run);
     let id = find(&state, &caller, &key).await?.id;
     let node = node_removal::delete(&state.engine, &caller, id, &seen).await?;
-    Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
+    Ok(Json(viewed(&state, &caller, node).await?))
 }
 
 /// Returns the reason of a forced request; refuses a reason without force.
@@ -338,7 +347,34 @@ async fn find(state: &ApiState, caller: &Caller, key: &str) -> Result<NodeRecord
     lookup::node(&mut state.engine.store().read().await?, caller, key).await
 }
 
-fn shown(
+/// Returns true if a machine must or may enroll as this node.
+const fn awaits_enrollment(node: &NodeRecord) -> bool {
+    match node.state {
+        NodeState::Registered | NodeState::Enrolled => true,
+        NodeState::Active | NodeState::NeedsReimage | NodeState::Retired => false,
+    }
+}
+
+/// Returns the enrollment string with which a machine can enroll as this node now.
+async fn enrollment(
+    state: &ApiState,
+    reader: &mut Reader,
+    node: &NodeRecord,
+) -> Result<Option<EnrollmentRecord>, ApiProblem> {
+    if !awaits_enrollment(node) {
+        return Ok(None);
+    }
+    let mut unused = reader.redeemable_enrollments([node.id], state.engine.ports().clock.now()).await?;
+    Ok(unused.remove(&node.id))
+}
+
+/// Converts a node after a change.
+async fn viewed(state: &ApiState, caller: &Caller, record: NodeRecord) -> Result<Node, ApiProblem> {
+    let enrollment = enrollment(state, &mut state.engine.store().read().await?, &record).await?;
+    Ok(node_views::node(VisibleNode::of_platform(caller, record)?, enrollment.as_ref()))
+}
+
+async fn shown(
     state: &ApiState,
     caller: &Caller,
     (record, string): (NodeRecord, SecretText),
@@ -349,6 +385,6 @@ fn shown(
         let command = state.install.command(&state.engine.endpoints().api_url, &string);
         Enrollment { string: string.expose().to_owned(), command }
     };
-    let node = node_views::node(VisibleNode::of_platform(caller, record)?);
+    let node = viewed(state, caller, record).await?;
     Ok(Json(RegisteredNode { node, enrollment }))
 }

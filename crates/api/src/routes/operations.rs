@@ -5,19 +5,21 @@ use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{List, NodeResidue, Operation, OperationDetail, Preview, StartOperation, Started};
+use gpuaas_api_types::{List, Operation, OperationDetail, Preview, StartOperation, Started};
 use gpuaas_engine::{
     CommandError,
     commands::{operation, workload},
 };
-use gpuaas_model::{Code, TaskType};
-use gpuaas_planner::{OperationRequest, StepAction, lifecycle};
-use gpuaas_store::{IdKind, OperationFilter, Reader, StepRecord, StoreError};
-use gpuaas_wire::task::{ResidueReport, TaskOutcome};
+use gpuaas_model::Code;
+use gpuaas_planner::{OperationRequest, lifecycle};
+use gpuaas_store::{IdKind, OperationFilter};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::workloads::{find_of_app, preview, started};
+use super::{
+    residue::residue,
+    workloads::{find_of_app, preview, started},
+};
 use crate::{
     auth::Authenticated,
     body::Body,
@@ -95,42 +97,9 @@ pub(crate) async fn get_operation(
     let record = reader.operation(id).await?;
     caller.require_visible_workload(record.project, record.workload, "operation", id)?;
     let steps = reader.steps_of(id).await?;
-    let residue = residue(&mut reader, &steps).await?;
-    let steps = steps.into_iter().map(views::step).collect();
+    let residue = residue(&mut reader, &record, &steps).await?;
+    let steps = views::steps(steps, record.created_at);
     Ok(Json(OperationDetail { operation: views::operation(&mut reader, record).await?, steps, residue }))
-}
-
-/// Returns the residue report of each residue check that has ended. If a check ended without a report, its node counts as unchecked.
-async fn residue(reader: &mut Reader, steps: &[StepRecord]) -> Result<Vec<NodeResidue>, StoreError> {
-    let checked = |step: &StepRecord| match step.spec.action {
-        StepAction::NodeTask { node, task: TaskType::Residue } if step.state.is_final() => Some(node),
-        _ => None,
-    };
-    let names = reader.node_names(steps.iter().filter_map(checked)).await?;
-    let mut reports = Vec::new();
-    for (step, node) in steps.iter().filter_map(|step| Some((step, checked(step)?))) {
-        let task = match step.task {
-            Some(id) => match reader.task(id).await {
-                Ok(task) => Some(task),
-                Err(StoreError::NotFound { .. }) => None,
-                Err(error) => return Err(error),
-            },
-            None => None,
-        };
-        let report = match task.and_then(|task| task.outcome) {
-            Some(TaskOutcome::Succeeded { result }) => serde_json::from_value::<ResidueReport>(result).ok(),
-            Some(TaskOutcome::Failed { .. }) | None => None,
-        };
-        let unreported = || vec![format!("the node has not reported: its check is {}", step.state)];
-        let key = step.spec.key.to_string();
-        reports.push(NodeResidue {
-            member: key.split_once('/').map_or(key.as_str(), |(member, _)| member).to_owned(),
-            node_name: names.get(&node).map(ToString::to_string).unwrap_or_default(),
-            items: report.iter().flat_map(|report| &report.items).map(ToString::to_string).collect(),
-            unchecked: report.map_or_else(unreported, |report| report.unseen),
-        });
-    }
-    Ok(reports)
 }
 
 /// A kind that is no operation: clients ask for it, and the refusal says what to use instead.

@@ -18,6 +18,7 @@ use crate::{
     page::{PageParams, Params, parsed},
     problem::ApiProblem,
     state::ApiState,
+    waiting,
 };
 
 /// Filters of tasks.
@@ -73,8 +74,16 @@ pub(crate) async fn list_tasks(
     let tasks = reader.tasks(&filter).await?;
     let next_cursor = page.next_cursor(&tasks, |task| task.id.to_string());
     let names = reader.node_names(tasks.iter().map(|task| task.node)).await?;
+    let open: Vec<_> = tasks.iter().filter(|task| !task.state.is_final()).collect();
+    let (on, steps): (Vec<_>, Vec<_>) = open.iter().map(|task| (task.node, task.step)).unzip();
+    let nodes = reader.nodes_of_ids(on).await?;
+    let steps = reader.steps_of_ids(steps.into_iter().flatten()).await?;
     let shown = tasks.into_iter().map(|task| match names.get(&task.node) {
-        Some(name) => Ok(convert::task(task, name)),
+        Some(name) => {
+            let step = task.step.and_then(|step| steps.get(&step));
+            let waiting = nodes.get(&task.node).and_then(|node| waiting::of_task(&task, node, step));
+            Ok(convert::task(task, name, waiting))
+        }
         None => Err(StoreError::NotFound { what: "node", id: task.node.to_string() }),
     });
     Ok(Json(List::new(shown.collect::<Result<_, _>>()?, next_cursor)))
@@ -97,7 +106,9 @@ pub(crate) async fn get_task(
     let task = reader.task(id).await?;
     must_see(&caller, &task)?;
     let node = reader.node(task.node).await?;
-    Ok(Json(convert::task(task, &node.name)))
+    let steps = reader.steps_of_ids(task.step).await?;
+    let waiting = waiting::of_task(&task, &node, steps.values().next());
+    Ok(Json(convert::task(task, &node.name, waiting)))
 }
 
 /// Refuses a task that the caller may not see. Only platform roles see tasks without a project.

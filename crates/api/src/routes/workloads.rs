@@ -8,14 +8,14 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{Deploy, List, PlannedMember, PlannedStep, Preview, Started, Workload, WorkloadDetail};
+use gpuaas_api_types::{Deploy, List, PlannedMember, PlannedStep, Preview, Started, Waiting, Workload, WorkloadDetail};
 use gpuaas_engine::{
     Caller, CommandError,
-    commands::workload::{self, Accepted},
+    commands::workload::{self, Accepted, GiveUp},
 };
-use gpuaas_model::{Code, OperationKind, ProjectId, WorkloadId};
-use gpuaas_planner::{OutlinedMember, OutlinedStep};
-use gpuaas_store::{Page, Reader, WorkloadFilter, WorkloadRecord};
+use gpuaas_model::{Code, Lifecycle, Name, OperationKind, ProjectId, WorkloadId};
+use gpuaas_planner::{OutlinedMember, OutlinedStep, waiting::ControllerRow};
+use gpuaas_store::{Page, Reader, WorkloadFilter, WorkloadRecord, WorkloadReportRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -27,10 +27,10 @@ use crate::{
     etag::{IfMatch, IfNoneMatch},
     json::bounded,
     lookup,
-    page::{PageParams, Params, ProjectPlanParams, parsed},
+    page::{PageParams, Params, ProjectPlanParams, expecting, flag, parsed},
     problem::ApiProblem,
     state::ApiState,
-    views,
+    views, waiting,
 };
 
 /// Project in which a name is looked up.
@@ -210,23 +210,71 @@ pub(crate) async fn get_workload(
     let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
     let revision = (&record).into();
     let reported = reader.workload_report(record.id).await?;
+    let controller_waiting = controller_waiting(&mut reader, &record, reported.as_ref()).await?;
     let controller = reported.map(|of| views::controller_report(of, record.reported.as_ref(), record.generation));
     let workload = views::workload(&mut reader, record, &state.engine).await?;
-    if_none_match.respond(revision, &WorkloadDetail { workload, members, operation, controller })
+    if_none_match.respond(revision, &WorkloadDetail { workload, members, operation, controller, controller_waiting })
+}
+
+/// Explains the wait for the workload's controller, if a service account controls the workload.
+async fn controller_waiting(
+    reader: &mut Reader,
+    record: &WorkloadRecord,
+    reported: Option<&WorkloadReportRecord>,
+) -> Result<Option<Waiting>, ApiProblem> {
+    if record.lifecycle == Lifecycle::Decommissioned {
+        return Ok(None);
+    }
+    let accounts = reader.service_accounts(record.project, &Page::default()).await?;
+    let Some(account) = accounts.iter().find(|account| account.workload == Some(record.id)) else { return Ok(None) };
+    Ok(waiting::of_controller(&ControllerRow {
+        account: account.name.as_str(),
+        workload: record.name.as_str(),
+        generation: record.generation,
+        reported: reported.map(|last| last.generation),
+        since: reported.map_or(account.created_at, |last| last.reported_at),
+    }))
 }
 
 declare! {
     decommission_workload: changes(WorkloadsWrite, "workload decommission", WorkloadDecommission, OperationStarted),
-    [NotFound, FieldInvalid, OperationInProgress, StateConflict, NothingToDo, PreconditionFailed, PlanChanged]
+    [NotFound, FieldInvalid, OperationInProgress, StateConflict, NothingToDo, MemberUnknown, PreconditionFailed, PlanChanged]
+}
+
+/// What a decommission may leave unproven, with the plan that the caller has seen.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DecommissionParams {
+    /// Name or id of the project in which a name is looked up. Defaults to the caller's project.
+    project: Option<String>,
+    /// Change nothing, and return the plan, or every reason against it.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    dry_run: bool,
+    /// `digest` of the plan that a dry run returned. If another plan would run, the request is refused and changes nothing.
+    #[param(pattern = "^plan-[0-9a-f]{32}$", example = "plan-9f86d081884c7d659a2feaa0c55ad015")]
+    plan_digest: Option<String>,
+    /// Names of unreachable nodes to give up, separated by commas; needs a `reason`.
+    #[serde(default, deserialize_with = "crate::page::listed")]
+    #[param(style = Form, explode = false, value_type = Option<Vec<String>>)]
+    give_up: Vec<Name>,
+    /// Give up every member whose removal the last decommission could not prove; needs a `reason`.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    force: bool,
+    /// Reason for which something is given up, in one line of 1 to 500 printable characters. The audit keeps it.
+    reason: Option<String>,
 }
 
 /// Removes a workload from all its nodes.
 ///
-/// The workload stays listed as history. With `dry_run`, the response is 200 with the plan. With `plan_digest`, only the plan with this
+/// The workload stays listed as history. It waits for unreachable nodes. `give_up` and `force` end members of which nothing shows that they
+/// are removed; their nodes block deployments, and their allocations cannot be released, until they are known to be clean. With `dry_run`, the response is 200 with the plan. With `plan_digest`, only the plan with this
 /// digest runs.
 #[utoipa::path(
     delete, path = "/api/v1/workloads/{workload}", tag = "workloads", security(("token" = [])),
-    params(("workload" = String, Path, description = "name or id"), ProjectPlanParams),
+    params(("workload" = String, Path, description = "name or id"), DecommissionParams),
     responses(
         (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
     )
@@ -235,16 +283,18 @@ pub(crate) async fn decommission_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    Params(params): Params<ProjectPlanParams>,
+    Params(params): Params<DecommissionParams>,
     IfMatch(seen): IfMatch,
 ) -> Result<Response, ApiProblem> {
-    let caller = params.caller(caller)?;
+    let caller = expecting(caller, params.plan_digest.as_deref())?;
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
+    let nodes = params.give_up.iter().map(ToString::to_string).collect();
+    let give_up = GiveUp { nodes, unproven: params.force, reason: params.reason };
     if params.dry_run {
-        let drafted = workload::preview_decommission(&state.engine, &caller, id, &seen).await?;
+        let drafted = workload::preview_giving_up(&state.engine, &caller, id, &seen, &give_up).await?;
         return Ok(Json(preview(&state, drafted)?).into_response());
     }
-    let accepted = workload::decommission(&state.engine, &caller, id, &seen).await?;
+    let accepted = workload::decommission_giving_up(&state.engine, &caller, id, &seen, &give_up).await?;
     Ok(started(&state, accepted).await?.into_response())
 }
 

@@ -13,6 +13,7 @@ use super::{
     following::{EventFollower, Next},
     if_match::{self, IfMatch},
     lists::{EventStream, Listing, Watch},
+    waiting_shown,
 };
 use crate::{
     completion, output,
@@ -129,16 +130,18 @@ const ALLOCATIONS: Listing<Allocation> = Listing {
         column("STATE", |allocation| allocation.state.clone()),
         column("WORKLOAD", |allocation| allocation.workload.clone().unwrap_or_default()),
         column("DETAIL", |allocation| allocation.detail.clone().unwrap_or_default()),
+        column("WAITING FOR", |allocation| waiting_shown::cell(allocation.waiting.as_ref())),
         wide("CREATED", |allocation| allocation.created_at.clone()),
     ],
     name: |allocation| &allocation.id,
     is_live: |allocation| !matches!(allocation.state.as_str(), "released" | "failed"),
     events: &["allocation."],
     stream: EventStream::Project,
-    volatile: None,
+    volatile: &["waiting"],
 };
 
 fn described(allocation: &Allocation) -> String {
     let detail = allocation.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
-    format!("Allocation {} of {} is {}{detail}.", allocation.id, allocation.node_name, allocation.state)
+    let waiting = waiting_shown::lines(allocation.waiting.as_ref(), allocation.detail.as_deref(), "");
+    format!("Allocation {} of {} is {}{detail}.{waiting}", allocation.id, allocation.node_name, allocation.state)
 }

@@ -36,8 +36,8 @@ pub(super) struct Listing<T: 'static> {
     pub(super) events: &'static [&'static str],
     /// The stream with these events.
     pub(super) stream: EventStream,
-    /// Field that differs with every reading and is no change.
-    pub(super) volatile: Option<&'static str>,
+    /// Fields that differ with every reading, or too often, and are no change.
+    pub(super) volatile: &'static [&'static str],
 }
 
 /// Streams of events.
@@ -103,8 +103,8 @@ impl<T: Serialize> Listing<T> {
             let mut now = BTreeMap::new();
             for item in &items {
                 let mut value = serde_json::to_value(item)?;
-                if let (Some(volatile), Some(fields)) = (self.volatile, value.as_object_mut()) {
-                    fields.remove(volatile);
+                if let Some(fields) = value.as_object_mut() {
+                    self.volatile.iter().for_each(|volatile| drop(fields.remove(*volatile)));
                 }
                 // Several decommissioned workloads can have the same name.
                 let key = value["id"].as_str().unwrap_or((self.name)(item)).to_owned();

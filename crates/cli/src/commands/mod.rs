@@ -32,6 +32,7 @@ pub(crate) mod service_account;
 pub(crate) mod support;
 pub(crate) mod task;
 pub(crate) mod token;
+mod waiting_shown;
 mod watching;
 mod whoami;
 pub(crate) mod workload;

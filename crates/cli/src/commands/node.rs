@@ -12,7 +12,7 @@ use super::{
     confirm::{Confirm, Loss},
     if_match::{self, IfMatch},
     lists::{EventStream, Listing, Watch},
-    node_shown,
+    node_shown, waiting_shown,
 };
 use crate::{
     completion, output,
@@ -300,6 +300,7 @@ const NODES: Listing<Node> = Listing {
             node.facts.as_ref().and_then(|facts| facts.addresses.first()).cloned().unwrap_or_default()
         }),
         column("REGION", |node| node.region.clone().unwrap_or_default()),
+        column("WAITING FOR", |node| waiting_shown::cell(node.waiting.as_ref())),
         wide("LABELS", |node| {
             let labels = node.labels.iter().map(|(key, value)| format!("{key}={value}"));
             labels.collect::<Vec<_>>().join(" ")
@@ -312,7 +313,7 @@ const NODES: Listing<Node> = Listing {
     is_live: |node| node.state != "retired",
     events: &["node."],
     stream: EventStream::Platform,
-    volatile: None,
+    volatile: &[],
 };
 
 const PINGS: &[Column<Ping>] = &[

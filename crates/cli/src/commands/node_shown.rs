@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuaas_api_types::{Allocation, DataDisk, FixedNode, Gpu, MachineFacts, Node, NodeFacts, PreflightFinding};
 
+use super::waiting_shown;
 use crate::duration::format_age;
 
 /// Digits of a machine id that are shown: enough to tell two apart.
@@ -11,6 +12,7 @@ const ID_SHOWN: usize = 12;
 
 pub(super) fn described(node: &Node) -> String {
     let mut lines = vec![format!("{}   {}", node.name, first_line(node).join(" · "))];
+    lines.extend(node.waiting.iter().map(|waiting| format!("waiting     {}", waiting_shown::cell(Some(waiting)))));
     lines.extend(node.allocation.iter().map(held_line));
     lines.extend(node.agent_problem.iter().flat_map(|problem| {
         let summary = format!(

@@ -14,7 +14,7 @@ use super::{
     lists::{EventStream, Listing, Watch},
     operation_shown::described,
     plan_args::PlanArgs,
-    plan_shown, watching, workload_shown,
+    plan_shown, waiting_shown, watching, workload_shown,
 };
 use crate::{
     completion, output,
@@ -159,6 +159,7 @@ const OPERATIONS: Listing<Operation> = Listing {
         column("BY", |operation| operation.requested_by.clone()),
         column("CREATED", |operation| operation.created_at.clone()),
         column("ENDED", |operation| operation.ended_at.clone().unwrap_or_default()),
+        column("WAITING FOR", |operation| waiting_shown::cell(operation.waiting.as_ref())),
         wide("FAULT", |operation| operation.fault.as_ref().map(|fault| fault.code.clone()).unwrap_or_default()),
         wide("RETRIES", |operation| operation.resumes.clone().unwrap_or_default()),
         wide("CORRELATION", |operation| operation.correlation_id.clone()),
@@ -167,7 +168,8 @@ const OPERATIONS: Listing<Operation> = Listing {
     is_live: |operation| operation.ended_at.is_none() || operation.state == "needs_attention",
     events: &["operation."],
     stream: EventStream::Project,
-    volatile: None,
+    // It contains the newest report of the step in progress.
+    volatile: &["waiting"],
 };
 
 #[cfg(test)]

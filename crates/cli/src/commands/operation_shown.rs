@@ -2,7 +2,10 @@
 
 use gpuaas_api_types::OperationDetail;
 
-use super::workload_shown::{describe_fault, residue, shown_state, titled};
+use super::{
+    waiting_shown,
+    workload_shown::{describe_fault, residue, shown_state, titled},
+};
 use crate::{
     duration::{format_millis, millis_between},
     output,
@@ -35,7 +38,12 @@ pub(super) fn described(detail: &OperationDetail, project_flag: &str, has_steps:
     if let Some(later) = &operation.superseded_by {
         text.push_str(&format!(" · superseded by {later}"));
     }
+    if let Some(reason) = &operation.reason {
+        text.push_str(&format!("\nREASON   {reason}"));
+    }
     text.extend(operation.fault.iter().map(|fault| describe_fault(fault, None, project_flag)));
+    let waiting = operation.waiting.as_ref().filter(|_| operation.fault.is_none() || operation.ended_at.is_none());
+    text.push_str(&waiting_shown::lines(waiting, None, project_flag));
     let rows = detail.steps.iter().map(|step| {
         let fault = step.fault.as_ref().map(|fault| fault.summary.clone());
         let took = step.started_at.as_deref().zip(step.ended_at.as_deref());
@@ -47,7 +55,10 @@ pub(super) fn described(detail: &OperationDetail, project_flag: &str, has_steps:
             step.attempts.to_string(),
             took.unwrap_or_default(),
             // The detail of a succeeded step is the condition it last waited for.
-            fault.or_else(|| step.detail.clone().filter(|_| step.state != "succeeded")).unwrap_or_default(),
+            fault
+                .or_else(|| step.detail.clone().filter(|_| step.state != "succeeded"))
+                .or_else(|| step.waiting.as_ref().map(|waiting| format!("waiting for {}", waiting.what)))
+                .unwrap_or_default(),
         ]
     });
     let mut text = Text::from(text);

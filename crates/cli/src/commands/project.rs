@@ -75,5 +75,5 @@ const PROJECTS: Listing<Project> = Listing {
     is_live: |_| true,
     events: &["project."],
     stream: EventStream::Platform,
-    volatile: None,
+    volatile: &[],
 };

@@ -38,5 +38,5 @@ const REPLICAS: Listing<Replica> = Listing {
     events: &["replica."],
     stream: EventStream::Platform,
     // Another replica may answer the next request.
-    volatile: Some("answers"),
+    volatile: &["answers"],
 };

@@ -5,7 +5,10 @@ use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::Task;
 use gpuaas_client::Client;
 
-use super::lists::{EventStream, Listing, Watch};
+use super::{
+    lists::{EventStream, Listing, Watch},
+    waiting_shown,
+};
 use crate::{
     completion, output,
     table::{column, wide},
@@ -44,7 +47,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
                 let signed =
                     format!("key {}   envelope sha256:{}   fence {}", task.key_id, task.envelope_sha256, task.fence);
                 let outcome = task.outcome.as_ref().map(|outcome| format!("\n{outcome}")).unwrap_or_default();
-                format!("{}   {} · {} · {}\n{signed}{outcome}", task.id, task.task_type, task.node_name, task.state)
+                let waiting = waiting_shown::lines(task.waiting.as_ref(), None, "");
+                let title = format!("{}   {} · {} · {}", task.id, task.task_type, task.node_name, task.state);
+                format!("{title}\n{signed}{outcome}{waiting}")
             };
             output::one(target.output, &task, words, &task.id)
         }
@@ -60,6 +65,7 @@ const TASKS: Listing<Task> = Listing {
         column("ATTEMPT", |task| task.attempt.to_string()),
         column("CREATED", |task| task.created_at.clone()),
         column("ENDED", |task| task.ended_at.clone().unwrap_or_default()),
+        column("WAITING FOR", |task| waiting_shown::cell(task.waiting.as_ref())),
         wide("OPERATION", |task| task.operation.clone().unwrap_or_default()),
         wide("KEY", |task| task.key_id.clone()),
         wide("FENCE", |task| task.fence.to_string()),
@@ -68,5 +74,5 @@ const TASKS: Listing<Task> = Listing {
     is_live: |task| task.ended_at.is_none(),
     events: &["task.changed"],
     stream: EventStream::Platform,
-    volatile: None,
+    volatile: &["waiting"],
 };

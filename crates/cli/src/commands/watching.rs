@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{
     following::{EventFollower, Next},
     operation_shown::show_end,
-    workload_next,
+    waiting_shown, workload_next,
 };
 use crate::{
     color,
@@ -204,14 +204,20 @@ fn format_step(step: &Step) -> String {
             format!("{:>9}", format_millis(took))
         }
         "backoff" => format!("retries: {}", step.detail.as_deref().unwrap_or("it failed")),
-        state => state.to_owned(),
+        state => {
+            let waiting = step.waiting.as_ref().map(|waiting| format!("waiting for {}", waiting.what));
+            waiting.unwrap_or_else(|| state.to_owned())
+        }
     };
     format!("  {mark} {:<30} {:<28} {}", step.phase, step.key, visible(&result))
 }
 
 fn format_progress(detail: &OperationDetail) -> String {
     let step = detail.steps.iter().find(|step| matches!(step.state.as_str(), "running" | "backoff"));
-    let Some(step) = step else { return detail.operation.state.clone() };
+    let Some(step) = step else {
+        let waiting = waiting_shown::sentence(detail.operation.waiting.as_ref());
+        return visible(waiting.as_ref().unwrap_or(&detail.operation.state)).into_owned();
+    };
     let what = step.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
     visible(&format!("{} · {}{what}", step.phase, step.key)).into_owned()
 }

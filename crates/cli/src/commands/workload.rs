@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{AccessGrant, AddMembers, Deploy, Preview, RequestAccess, WorkloadDetail};
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{Client, ClientError, GiveUp};
 use serde_json::{Value, json};
 
 use super::{
@@ -81,6 +81,8 @@ pub(crate) enum Verb {
         #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
         #[command(flatten)]
+        give_up: GiveUpArgs,
+        #[command(flatten)]
         plan: ConfirmedPlan,
         #[command(flatten)]
         seen: IfMatch,
@@ -132,6 +134,26 @@ pub(crate) enum Verb {
     Report(workload_report::Report),
     /// Print the logs of a workload: journals of its members, output of its tasks and events, merged by time
     Logs(logs::Logs),
+}
+
+/// What a decommission may leave unproven.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GiveUpArgs {
+    /// Give up the member on this unreachable node; the node accepts no deployment until it is clean; repeatable
+    #[arg(long, value_name = "NODE", requires = "reason")]
+    give_up: Vec<String>,
+    /// Give up every member whose removal the last decommission could not prove
+    #[arg(long, requires = "reason")]
+    force: bool,
+    /// Reason for --give-up or --force, in one line; the audit keeps it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl From<GiveUpArgs> for GiveUp {
+    fn from(GiveUpArgs { give_up: nodes, force, reason }: GiveUpArgs) -> Self {
+        Self { nodes, force, reason }
+    }
 }
 
 /// Where the kubeconfig goes.
@@ -189,8 +211,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             }
         }
         Verb::Operation(verb) => return workload_operations::run(client, target, verb).await,
-        Verb::Decommission { workload, plan, seen } => {
-            return decommission(&seen.client(client), target, &workload, plan).await;
+        Verb::Decommission { workload, give_up, plan, seen } => {
+            return decommission(&seen.client(client), target, &workload, (plan, give_up.into())).await;
         }
         Verb::Resume { workload, plan, seen } => return resume(&seen.client(client), target, &workload, plan).await,
         Verb::List { watch, section } => list(client, target, watch, section).await?,
@@ -235,15 +257,20 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     Ok(ExitCode::SUCCESS)
 }
 
-async fn decommission(client: &Client, target: &Target, key: &str, plan: ConfirmedPlan) -> anyhow::Result<ExitCode> {
+async fn decommission(
+    client: &Client,
+    target: &Target,
+    key: &str,
+    (plan, give_up): (ConfirmedPlan, GiveUp),
+) -> anyhow::Result<ExitCode> {
     let project = target.project.clone();
-    let preview = client.preview_decommission(project.clone(), key);
+    let preview = client.preview_giving_up(project.clone(), key, &give_up);
     let loss = |preview: &Preview| plan_shown::removal(preview, key, target.project.as_deref());
     let Some(permit) = plan.permit(target, preview, loss, key).await? else {
         return Ok(ExitCode::SUCCESS);
     };
     let client = &client.clone().with_plan_digest(permit.plan_digest);
-    watching::report_and_follow(client, target, client.decommission_workload(project, key).await?).await
+    watching::report_and_follow(client, target, client.decommission_giving_up(project, key, &give_up).await?).await
 }
 
 async fn resume(client: &Client, target: &Target, key: &str, plan: PlanArgs) -> anyhow::Result<ExitCode> {

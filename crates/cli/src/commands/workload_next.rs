@@ -60,15 +60,30 @@ fn next_of_workload(detail: &WorkloadDetail, operation: Option<&Operation>, said
     let workload = &detail.workload;
     let name = &workload.name;
     let resume = || format!("gpuaas workload resume {name}");
+    let is_unfinished =
+        |kind: &str| operation.is_some_and(|operation| operation.kind == kind && operation.state != "succeeded");
     match (workload.lifecycle.as_str(), workload.recovery.as_str()) {
         ("stopped", _) => Next::new("start it again", format!("gpuaas workload start {name}")),
-        // Its operation ended between its members.
-        ("stopping", _) => {
+        // A stop that ended early is resumed. If a later operation replaced it, only a new stop finishes it.
+        ("stopping", _) if is_unfinished("stop") => {
             Next::new(format!("start it again: gpuaas workload start {name}; or finish the stop"), resume())
         }
-        ("starting", _) => {
+        ("stopping", _) => Next::new(
+            format!("start it again: gpuaas workload start {name}; or stop it"),
+            format!("gpuaas workload stop {name}"),
+        ),
+        // A repair must come first: a start would fail again.
+        ("starting", "repair_available") if !said.contains(&format!("repair {name} ")) => {
+            Next::new("repair it", repair(detail))
+        }
+        ("starting", "repair_available") => None,
+        ("starting", _) if is_unfinished("start") => {
             Next::new(format!("stop it again: gpuaas workload stop {name}; or finish the start"), resume())
         }
+        ("starting", _) => Next::new(
+            format!("stop it again: gpuaas workload stop {name}; or start it"),
+            format!("gpuaas workload start {name}"),
+        ),
         // A fault knows better which scope it needs.
         (_, "repair_available") if !said.contains(&format!("repair {name} ")) => Next::new("repair it", repair(detail)),
         (_, "resumable") => {
@@ -121,14 +136,15 @@ fn recovery(workload: &Workload) -> Option<&'static str> {
 
 /// Returns the verbs that the workload's state allows.
 fn actions(workload: &Workload, operation: Option<&Operation>, open: Option<&Operation>) -> Option<String> {
-    if let Some(open) = open {
+    // An operation of the platform has a reason, and yields to every other one.
+    if let Some(open) = open.filter(|open| open.reason.is_none()) {
         return Some(format!(
             "ACTIONS  gpuaas operation cancel {}; every other one after {}",
             open.id,
             verb(&open.kind)
         ));
     }
-    let is_resumable = |operation: &Operation| operation.state != "succeeded";
+    let is_resumable = |operation: &Operation| operation.ended_at.is_some() && operation.state != "succeeded";
     let resume = operation.filter(|operation| is_resumable(operation)).map(|_| "resume".to_owned());
     let verbs: Vec<String> = resume.into_iter().chain(workload.actions.iter().map(|kind| verb(kind))).collect();
     (!verbs.is_empty()).then(|| format!("ACTIONS  {}", verbs.join(", ")))
@@ -219,6 +235,22 @@ mod tests {
         NEXT     start it again: gpuaas workload start train; or finish the stop: gpuaas workload resume train
         ACTIONS  resume, stop, start
         ");
+    }
+
+    #[test]
+    fn workload_that_did_not_start_names_what_is_accepted() {
+        let at_rest = |recovery: &str| json!({ "lifecycle": "starting", "health": "degraded", "recovery": recovery, "actions": [] });
+        let next = |recovery: &str, kind: &str| {
+            let failed = [("server-1", "failed", "failed")];
+            lines(&detail(at_rest(recovery), &failed), Some(&operation(kind, "needs_attention", true)))
+        };
+        let resume = "stop it again: gpuaas workload stop train; or finish the start: gpuaas workload resume train";
+        assert!(next("resumable", "start").contains(resume));
+        let start = "stop it again: gpuaas workload stop train; or start it: gpuaas workload start train";
+        assert!(next("resumable", "repair").contains(start), "a resume would not start it");
+        let cured = next("repair_available", "start");
+        assert!(cured.contains("NEXT     repair it: gpuaas workload repair train --scope member --member server-1"));
+        assert!(!cured.contains("gpuaas workload resume train"), "{cured}");
     }
 
     #[test]

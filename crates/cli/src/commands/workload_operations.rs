@@ -25,7 +25,7 @@ pub(crate) enum Verb {
     /// Let a drained agent accept work again
     UncordonMember(UncordonArgs),
     /// Remove an agent from a workload: move its work, stop it, and clean its node
-    RemoveMember(DrainArgs),
+    RemoveMember(RemoveArgs),
     /// Replace an agent: add one on another node, then remove the old one
     ReplaceMember(ReplaceArgs),
     /// Stop a workload on all of its nodes; its data and allocations stay
@@ -79,6 +79,18 @@ pub(crate) struct DrainArgs {
     plan: ConfirmedPlan,
     #[command(flatten)]
     seen: IfMatch,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    drain: DrainArgs,
+    /// Give up the member: remove it although its node is unreachable or could not be cleaned; the node accepts no deployment until it is clean
+    #[arg(long, requires = "reason")]
+    give_up: bool,
+    /// Reason for --give-up, in one line; the audit keeps it
+    #[arg(long, value_name = "TEXT", requires = "give_up")]
+    reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -251,11 +263,7 @@ impl Request {
                 let lost = "Its work moves to other members, and it accepts no new work until it is uncordoned.";
                 Self::of_drain(of, OperationKind::DrainMember, ("drain", lost), project)
             }
-            Verb::RemoveMember(of) => {
-                let lost =
-                    "Its work moves to other members; then it is stopped, and its files are deleted from its node.";
-                Self::of_drain(of, OperationKind::RemoveMember, ("remove", lost), project)
-            }
+            Verb::RemoveMember(of) => Self::of_removal(of, project),
             Verb::UncordonMember(UncordonArgs { subject: Subject { workload, member }, plan, seen }) => {
                 let parameters = object(json!({ "member": member }));
                 let kind = OperationKind::UncordonMember.as_str();
@@ -283,6 +291,20 @@ impl Request {
         let act = format!("{act} {member} of {}", of_project(&workload, project));
         let start = Start::Asked { plan, act, lost: lost.to_owned() };
         Self { parameters: eviction.parameters(&member), workload, kind: kind.as_str(), by: None, seen, start }
+    }
+
+    fn of_removal(RemoveArgs { drain, give_up, reason }: RemoveArgs, project: Option<&str>) -> Self {
+        let lost = if give_up {
+            "It is removed without its node: what is left there stays, and is unknown until the node is inspected."
+        } else {
+            "Its work moves to other members; then it is stopped, and its files are deleted from its node."
+        };
+        let mut request = Self::of_drain(drain, OperationKind::RemoveMember, ("remove", lost), project);
+        if give_up {
+            request.parameters.insert("give_up".to_owned(), true.into());
+        }
+        request.parameters.extend(reason.map(|reason| ("reason".to_owned(), reason.into())));
+        request
     }
 
     fn of_replacement(of: ReplaceArgs, project: Option<&str>) -> Self {
@@ -352,6 +374,11 @@ mod tests {
                 "remove_member",
                 json!({ "member": "agent-2", "force": true, "delete_empty_dir_data": true, "timeout_seconds": 2 }),
             ),
+            (
+                "remove-member train agent-2 --give-up --reason burnt",
+                "remove_member",
+                json!({ "member": "agent-2", "give_up": true, "reason": "burnt" }),
+            ),
             ("uncordon-member train agent-2", "uncordon_member", json!({ "member": "agent-2" })),
             ("replace-member train agent-2 --by gpu-5", "replace_member", json!({ "member": "agent-2" })),
             ("stop train", "stop", json!({})),
@@ -381,6 +408,7 @@ mod tests {
         for (line, act, lost) in [
             ("drain-member train a", "drain a of workload train of project ml", "until it is uncordoned"),
             ("remove-member train a", "remove a of workload train of project ml", "deleted from its node"),
+            ("remove-member train a --give-up --reason b", "remove a of workload train of project ml", "is unknown"),
             ("replace-member train a --by gpu-5", "replace a of workload train of project ml", "on gpu-5 joins first"),
             ("stop train", "stop workload train of project ml", "on every member"),
             ("repair train --scope control-plane", "repair the control plane of workload train", "The data stays"),
@@ -401,6 +429,9 @@ mod tests {
             ("repair train --scope everything", ErrorKind::InvalidValue),
             ("replace-member train agent-2", ErrorKind::MissingRequiredArgument),
             ("drain-member train", ErrorKind::MissingRequiredArgument),
+            ("remove-member train agent-2 --give-up", ErrorKind::MissingRequiredArgument),
+            ("remove-member train agent-2 --reason burnt", ErrorKind::MissingRequiredArgument),
+            ("drain-member train agent-2 --give-up", ErrorKind::UnknownArgument),
             ("drain-member train agent-2 --drain-timeout 0s", ErrorKind::ValueValidation),
             ("stop train --plan --plan-digest plan-1", ErrorKind::ArgumentConflict),
         ] {

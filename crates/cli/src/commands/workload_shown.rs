@@ -1,15 +1,15 @@
 //! Formats workloads for people.
 
 use gpuaas_api_types::{
-    AccessAnswer, ControllerReport, Fault, Member, NodeResidue, Operation, OperationDetail, Step, Workload,
-    WorkloadDetail,
+    AccessAnswer, ControllerReport, Difference, Drift, Fault, Member, NodeResidue, Operation, OperationDetail, Step,
+    Workload, WorkloadDetail,
 };
 use serde_json::Value;
 
 use super::{
     lists::{EventStream, Listing},
     plan_shown::verb,
-    workload_next,
+    waiting_shown, workload_next,
 };
 use crate::{
     duration::format_age,
@@ -27,7 +27,8 @@ pub(super) const MEMBERS: Listing<Member> = Listing {
         column("HEALTH", |member| member.health.clone()),
         column("WHY", |member| {
             let why = member.fault.as_ref().map(|fault| format!("{} ({})", fault.summary, fault.code));
-            why.or_else(|| progress_of(member)).unwrap_or_default()
+            let waits = || waiting_shown::sentence(member.waiting.as_ref());
+            why.or_else(|| progress_of(member)).or_else(waits).unwrap_or_default()
         }),
         wide("NODE ID", |member| member.node.clone().unwrap_or_default()),
         wide("ACTIONS", |member| member.actions.iter().map(|kind| verb(kind)).collect::<Vec<_>>().join(", ")),
@@ -36,7 +37,7 @@ pub(super) const MEMBERS: Listing<Member> = Listing {
     is_live: |member| member.state != "removed",
     events: &["member."],
     stream: EventStream::Project,
-    volatile: None,
+    volatile: &["waiting"],
 };
 
 /// What a controller says about a member that is on its way: that is no fault, and still explains it.
@@ -69,7 +70,7 @@ pub(super) const WORKLOADS: Listing<Workload> = Listing {
     events: &["workload.", "member.", "operation.", "step."],
     stream: EventStream::Project,
     // It contains how long the step has been waiting.
-    volatile: Some("waiting_for"),
+    volatile: &["waiting", "waiting_for"],
 };
 
 /// Formats workloads by section, those that need attention first; empty without workloads. Workloads that an operation changes without a
@@ -149,7 +150,8 @@ fn section_table<'a>(
 
 fn reason(workload: &Workload) -> String {
     let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
-    workload.waiting_for.as_ref().map(|waiting| format!("waiting for {waiting}")).or(why).unwrap_or_default()
+    let now = workload.waiting_for.as_ref().map(|waiting| format!("waiting for {waiting}"));
+    now.or(why).or_else(|| waiting_shown::sentence(workload.waiting.as_ref())).unwrap_or_default()
 }
 
 /// Returns how many members are ready, and how many were drained or stopped on request.
@@ -193,6 +195,10 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     if let Some(operation) = operation.map(|detail| &detail.operation).filter(is_shown) {
         words.push_str(&format!("\nOPERATION {} · {}", titled(operation), shown_state(operation)));
     }
+    let own = operation.map(|detail| &detail.operation).filter(|operation| operation.ended_at.is_none());
+    if let Some(reason) = own.and_then(|operation| operation.reason.as_ref()) {
+        words.push_str(&format!("\nREASON   the platform reconciles by itself and yields to your requests: {reason}"));
+    }
     let of_members = detail.members.iter().filter_map(|member| member.fault.as_ref());
     let mut explained = Vec::new();
     for fault in workload.fault.iter().chain(of_members) {
@@ -205,9 +211,16 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
         let step = steps.iter().find(|step| step.fault.as_ref().is_some_and(|of| of.code == fault.code));
         words.push_str(&describe_fault(fault, step, project_flag));
     }
+    if let Some(drift) = &workload.drift {
+        words.push_str(&drifted(drift, &workload.name));
+    }
+    // A fault says what is awaited and from whom, and NOW says it of an open operation.
+    let other = workload.waiting.as_ref().filter(|_| workload.waiting_for.is_none() && explained.is_empty());
+    words.extend(other.map(waiting_shown::line));
     if let Some(report) = &detail.controller {
         words.push_str(&controller(report));
     }
+    words.push_str(&waiting_shown::lines(detail.controller_waiting.as_ref(), None, project_flag));
     let newest = operation.map(|operation| &operation.operation);
     words.push_str(&with_project(&workload_next::lines(detail, newest), project_flag));
     words.push_str(&residue(operation.map(|operation| operation.residue.as_slice()).unwrap_or_default()));
@@ -216,6 +229,24 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     let mut text = Text::from(words);
     text.push(&member_table(detail, is_busy));
     text
+}
+
+/// Formats what deviates, and when the platform corrects it.
+fn drifted(drift: &Drift, name: &str) -> String {
+    let line = |of: &Difference| {
+        let member = of.member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
+        let since = of.since.as_ref().map(|since| format!(" (since {since})")).unwrap_or_default();
+        format!("\nDRIFT    {member}{}: {}{since}", of.field, of.observed)
+    };
+    let lines: String = drift.differences.iter().map(line).collect();
+    let tries = match drift.attempts.len() {
+        0 => String::new(),
+        times => format!(" (attempts within the last hour: {times})"),
+    };
+    match &drift.reconcile_at {
+        Some(at) => format!("{lines}\n         the platform reconciles {name} at {at}{tries}"),
+        None => lines,
+    }
 }
 
 /// Formats the last report of a workload's controller: who reports, since when, and about which generation.
@@ -237,10 +268,19 @@ fn member_table(detail: &WorkloadDetail, is_busy: bool) -> Text {
     let is_gone = |member: &Member| member.state == "removed";
     let all_are_gone = detail.members.iter().all(is_gone);
     let shown = detail.members.iter().filter(|member| all_are_gone || !is_gone(member));
+    // WHY and EVIDENCE explain what has a fault.
+    let waits = |of: &Member| of.waiting.is_some() && of.fault.is_none();
+    let has_waits = detail.members.iter().any(waits);
     let row = |of: &Member| {
-        vec![of.name.clone(), of.node_name.clone(), workload_next::member_state(of, is_busy), of.health.clone()]
+        let state = workload_next::member_state(of, is_busy);
+        let mut cells = vec![of.name.clone(), of.node_name.clone(), state, of.health.clone()];
+        if has_waits {
+            cells.push(if waits(of) { waiting_shown::cell(of.waiting.as_ref()) } else { String::new() });
+        }
+        cells
     };
-    table(&["NAME", "NODE", "STATE", "HEALTH"], shown.map(row))
+    let header = ["NAME", "NODE", "STATE", "HEALTH", "WAITING FOR"];
+    table(if has_waits { &header[..] } else { &header[..4] }, shown.map(row))
 }
 
 /// Formats a fault: its summary, the time it began, its evidence, and the next action. Commands about workloads get `project_flag`.
@@ -263,13 +303,20 @@ pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>, project_flag: &
     words
 }
 
-/// Formats the residue report of each node; empty without reports.
+/// Formats the residue report of each node, also of a clean one and of one that was given up; empty without reports.
 pub(super) fn residue(reports: &[NodeResidue]) -> String {
     let line = |report: &NodeResidue| {
+        if let Some(why) = &report.given_up {
+            return format!("\n  {}: given up: {why}; what is left is unknown", report.node_name);
+        }
+        let removed = match (report.found.len(), report.removed.len()) {
+            (0, _) => String::new(),
+            (found, removed) => format!(" ({found} found, {removed} removed)"),
+        };
         let unchecked = report.unchecked.iter().map(|what| format!("not checked: {what}"));
-        let found: Vec<String> = report.items.iter().cloned().chain(unchecked).collect();
-        let found = if found.is_empty() { "nothing left".to_owned() } else { found.join("; ") };
-        format!("\n  {}: {found}", report.node_name)
+        let left: Vec<String> = report.items.iter().cloned().chain(unchecked).collect();
+        let left = if left.is_empty() { "nothing left".to_owned() } else { left.join("; ") };
+        format!("\n  {}: {left}{removed}", report.node_name)
     };
     if reports.is_empty() {
         String::new()

@@ -83,6 +83,10 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
                 "gpuaas workload remove-member train agent-2 --force --delete-emptydir-data",
             ),
             ("Print the plan without carrying it out", "gpuaas workload remove-member train agent-2 --plan"),
+            (
+                "Remove an agent whose node will not return",
+                "gpuaas workload remove-member train agent-2 --give-up --reason INC-4711",
+            ),
         ],
     ),
     (
@@ -126,6 +130,10 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
             ("Wait at most 30 minutes for the end", "gpuaas workload decommission train --wait --timeout 30m"),
             ("Print the plan without carrying it out", "gpuaas workload decommission train --plan"),
             ("Remove it without a question", "gpuaas workload decommission train --yes"),
+            (
+                "Give up a node that will not return",
+                "gpuaas workload decommission train --give-up gpu-3 --reason INC-4711",
+            ),
         ],
     ),
     (

@@ -10,14 +10,14 @@ use gpuaas_api_types::RequestAccess;
 use crate::world::{PROJECT, Platform, components};
 
 /// A kubeconfig in a file, as a tenant keeps it, and the id of its grant.
-struct Kubectl {
+pub(crate) struct Kubectl {
     kubeconfig: PathBuf,
     grant: String,
 }
 
 impl Kubectl {
     /// Delivers a new credential and writes its kubeconfig to a file.
-    async fn deliver(platform: &Platform, kind: &str, role: &str) -> Self {
+    pub(crate) async fn deliver(platform: &Platform, kind: &str, role: &str) -> Self {
         let reason = (kind == "break-glass").then(|| "the apiserver's roles were deleted".to_owned());
         let ask = RequestAccess { kind: Some(kind.into()), role: Some(role.into()), ttl_seconds: None, reason };
         let granted = platform.client().deliver_kubeconfig(Some(PROJECT.into()), "train", &ask).await;
@@ -28,7 +28,7 @@ impl Kubectl {
     }
 
     /// Returns the standard output of kubectl, or its error output if it fails.
-    fn run(&self, arguments: &str) -> Result<String, String> {
+    pub(crate) fn run(&self, arguments: &str) -> Result<String, String> {
         let folder: &Path = self.kubeconfig.parent().expect("a folder");
         let output = Command::new(components().join("kubectl"))
             .args(arguments.split(' '))

@@ -2,10 +2,15 @@
 
 use std::process::Output;
 
-use gpuaas_api_types::CreateProject;
+use gpuaas_api_types::{CreateProject, Deploy};
+use gpuaas_client::ClientError;
 use serde_json::Value;
 
-use crate::world::{PROJECT, Platform, eventually};
+use crate::{
+    kubectl::Kubectl,
+    small_disk::SmallDisk,
+    world::{PROJECT, Platform, eventually},
+};
 
 /// A running cluster `train` with its server on `demo-1` and agents on `demo-2` and `demo-3`.
 struct Train {
@@ -153,6 +158,14 @@ async fn members_are_not_added_on_nodes_of_others_or_out_of_reach() {
     // The field that a person typed, not that of the placement.
     let report = train.refused("replace-member train agent-1 --by demo-4 --yes");
     assert_eq!(report["errors"][0]["field"], "parameters.by", "{report}");
+    // An allocation of another project, by its id.
+    let placement = serde_json::json!({ "server_allocation_id": train.platform.allocation(4).await });
+    let of_other =
+        Deploy { project: Some("other".to_owned()), placement, ..train.platform.deployment("mine", &[]).await };
+    let Err(ClientError::Problem(problem)) = client.deploy_workload(&of_other).await else { panic!("it is foreign") };
+    let [reason] = problem.errors.as_slice() else { panic!("{:?}", problem.errors) };
+    assert_eq!((problem.code.as_str(), reason.code.as_str()), ("placement_invalid", "allocation_unknown"));
+    assert_eq!(reason.next.as_deref(), Some("see gpuaas allocation list"));
     let foreign = ["workload", "drain-member", "train", "agent-1", "--yes", "--project", "other"];
     assert_eq!(train.platform.gpuaas(&foreign).status.code(), Some(3), "another project sees the workload");
     assert_eq!(train.state().await, before);
@@ -222,4 +235,138 @@ async fn plan_that_was_shown_is_the_only_one_that_runs_with_its_digest() {
     let present = present["digest"].as_str().expect("a digest");
     train.done(&format!("remove-member train agent-1 --yes --wait --plan-digest {present}"));
     assert_eq!(train.member("agent-1"), "removed");
+}
+
+/// Returns the fault of the newest operation, which needs attention.
+async fn stuck(train: &Train) -> gpuaas_api_types::Fault {
+    let client = train.platform.client();
+    let detail = client.get_workload(Some(PROJECT.to_owned()), "train").await.expect("a workload");
+    let operation = client.get_operation(&detail.operation.expect("an operation")).await.expect("an operation");
+    assert_eq!(operation.operation.state, "needs_attention", "{:?}", operation.operation.fault);
+    operation.operation.fault.expect("a fault")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_are_not_added_on_nodes_with_leftovers_or_without_space() {
+    let train = Train::start(4).await;
+    let client = train.platform.client();
+    let findings = async || {
+        let node = client.inspect_node("demo-4").await.expect("inspected");
+        node.preflight.into_iter().flat_map(|preflight| preflight.findings).collect::<Vec<_>>()
+    };
+    let lines = ["add-member train --agent demo-4", "replace-member train agent-1 --by demo-4 --yes"];
+    let refused = |check: &str| {
+        for line in lines {
+            let report = train.refused(line);
+            assert_eq!((&report["code"], &report["exit_status"]), (&"placement_invalid".into(), &4.into()), "{report}");
+            let text = report.to_string();
+            for part in ["allocation_blocked", check, "gpuaas node show demo-4", "gpuaas node inspect demo-4"] {
+                assert!(text.contains(part), "{line}: {part}: {report}");
+            }
+        }
+    };
+    let before = train.state().await;
+    let rancher = train.platform.node_file(4, "var/lib/rancher");
+    if let Some(disk) = SmallDisk::at(&rancher) {
+        disk.leave_kib(1_024);
+        let found =
+            findings().await.into_iter().find(|finding| finding.check == "disk_space").expect("it is too small");
+        assert!(found.severity == "blocking" && found.detail.contains("MiB free of the 1024 MiB needed"), "{found:?}");
+        refused("disk_space");
+    }
+    // Another distribution with its uninstall script.
+    std::fs::create_dir_all(rancher.join("k3s/server/db")).expect("made");
+    let script = train.platform.node_file(4, "usr/local/bin/k3s-uninstall.sh");
+    std::fs::create_dir_all(script.parent().expect("a folder")).expect("made");
+    std::fs::write(&script, "").expect("written");
+    let found = findings().await.into_iter().find(|finding| finding.check == "leftover").expect("it is left");
+    assert!(found.severity == "blocking" && found.detail.contains("/var/lib/rancher/k3s is left"), "{found:?}");
+    assert!(found.fix.contains("(/usr/local/bin/k3s-uninstall.sh)"), "{found:?}");
+    refused("leftover");
+    assert_eq!(train.state().await, before);
+
+    // Left after the last inspection: the operation finds it before it changes the node.
+    std::fs::remove_dir_all(rancher.join("k3s")).expect("removed");
+    std::fs::remove_file(&script).expect("removed");
+    assert!(findings().await.iter().all(|finding| finding.severity != "blocking"));
+    let token = rancher.join("rke2/server/token");
+    std::fs::create_dir_all(token.parent().expect("a folder")).expect("made");
+    std::fs::write(&token, "K10").expect("written");
+    assert!(!train.run("add-member train --agent demo-4 --wait").status.success());
+    let fault = stuck(&train).await;
+    assert_eq!(fault.code, "rke2_preflight_blocked", "{fault:?}");
+    assert!(fault.next.contains("on demo-4") && fault.next.contains("(rm -r /var/lib/rancher/rke2/server/token)"));
+    assert_eq!(fault.command.as_deref(), Some("gpuaas workload resume train"));
+    assert!(!train.platform.node_file(4, "usr/local/bin/rke2").exists(), "nothing was installed");
+    std::fs::remove_file(&token).expect("removed");
+    train.done("resume train --wait");
+    assert_eq!(train.member("agent-3"), "ready");
+}
+
+/// What another person asks for while a drain is blocked is refused with the operation that runs. The drain can be cancelled and undone.
+async fn refused_while_it_waits_and_cancelled(train: &Train) {
+    let client = train.platform.client();
+    let started = train.done("drain-member train agent-1 --drain-timeout 1h --yes");
+    let id = started["operation"]["id"].as_str().expect("an id").to_owned();
+    eventually("the drain does not wait for the budget", async || {
+        let detail = client.get_operation(&id).await.expect("an operation");
+        detail.operation.waiting.is_some_and(|of| of.evidence.is_some_and(|seen| seen.contains("budget")))
+    })
+    .await;
+    let watch = format!("gpuaas operation watch {id}");
+    train
+        .assert_refused(&[
+            ("stop train", "operation_in_progress", 5, watch.as_str()),
+            ("decommission train", "operation_in_progress", 5, watch.as_str()),
+        ])
+        .await;
+    for line in ["reconcile train", "uncordon-member train agent-1"] {
+        assert_eq!(train.refused(line)["code"], "operation_in_progress", "{line}");
+    }
+    client.cancel_operation(&id).await.expect("accepted");
+    eventually("the cancelled drain does not end", async || {
+        client.get_operation(&id).await.is_ok_and(|of| of.operation.state == "cancelled")
+    })
+    .await;
+    assert_ne!(train.member("agent-1"), "drained");
+    train.done("uncordon-member train agent-1 --wait");
+    assert_eq!(train.member("agent-1"), "ready");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drain_that_a_budget_never_permits_ends_at_its_time_and_is_undone_or_continued() {
+    let train = Train::start(3).await;
+    let admin = Kubectl::deliver(&train.platform, "direct", "cluster-admin").await;
+    for node in ["demo-1", "demo-3"] {
+        admin.run(&format!("cordon {node}")).expect("cordoned");
+    }
+    admin.run("create deployment web --image=docker.io/stand-in/busybox --replicas=1").expect("made");
+    admin.run("create poddisruptionbudget web --selector=app=web --min-available=1").expect("made");
+    admin.run("wait deployment/web --for=condition=Available --timeout=60s").expect("available");
+    let unschedulable = "get node demo-2 --output jsonpath={.spec.unschedulable}";
+    let blocked = async |line: &str| {
+        assert_eq!(train.run(line).status.code(), Some(1), "{line}");
+        let fault = stuck(&train).await;
+        assert_eq!(fault.code, "drain_blocked", "{fault:?}");
+        assert!(fault.summary.contains("web") && fault.summary.contains("budget"), "{fault:?}");
+        for part in ["PodDisruptionBudget", "uncordon-member"] {
+            assert!(fault.next.contains(part), "{fault:?}");
+        }
+        assert_eq!(fault.command.as_deref(), Some("gpuaas workload resume train"));
+        assert_ne!(train.member("agent-1"), "drained");
+        assert_eq!(admin.run(unschedulable).expect("read"), "true", "no new pod goes there");
+        admin.run("wait deployment/web --for=condition=Available --timeout=1s").expect("no pod was evicted");
+    };
+    refused_while_it_waits_and_cancelled(&train).await;
+    blocked("drain-member train agent-1 --drain-timeout 10s --yes --wait").await;
+    train.done("uncordon-member train agent-1 --wait");
+    assert_eq!(train.member("agent-1"), "ready");
+    assert_eq!(admin.run(unschedulable).expect("read"), "", "it accepts pods again");
+
+    blocked("drain-member train agent-1 --drain-timeout 10s --yes --wait").await;
+    blocked("resume train --wait").await;
+    admin.run("delete poddisruptionbudget web").expect("deleted");
+    admin.run("uncordon demo-3").expect("there is a node for the pod");
+    train.done("resume train --wait");
+    assert_eq!(train.member("agent-1"), "drained");
 }

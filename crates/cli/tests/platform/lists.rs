@@ -157,7 +157,8 @@ async fn followed_list_shows_whole_ids_on_a_narrow_terminal() {
         list.wait().expect("it ends");
         row
     };
-    assert!(row("--watch").starts_with(&id));
+    let watched = row("--watch");
+    assert!(watched.starts_with(&id), "{watched}");
     assert!(!row("").contains(&id), "the terminal is not narrow");
 }
 

@@ -3,6 +3,7 @@
 use std::{
     os::unix::fs::PermissionsExt,
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use gpuaas_api_types::{EnrollNode, FixNode, Node, PreflightFinding, RegisterNode};
@@ -189,10 +190,13 @@ async fn unreachable_node_is_neither_pinged_nor_inspected_nor_fixed() {
     let client = platform.client();
     inspected(&client, "demo-1").await;
     platform.signal_agent(1, "STOP");
+    let silent = Instant::now();
     eventually("the node does not become unreachable", async || {
         client.get_node("demo-1").await.is_ok_and(|node| node.connectivity == "unreachable")
     })
     .await;
+    // 15 s after it was last heard. If the time from its last answer to the end of its connection did not count, it would take 20 s.
+    assert!(silent.elapsed() < Duration::from_secs(18), "it took {:?}", silent.elapsed());
     assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("unreachable"), "node_unreachable");
     let ping = client.ping_node("demo-1").await.expect_err("unreachable");
     assert!(ping.to_string().contains("demo-1 has been unreachable since"), "{ping}");

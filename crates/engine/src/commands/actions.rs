@@ -8,7 +8,8 @@ use gpuaas_store::{Reader, StoreError, WorkloadRecord};
 
 use crate::{engine::Engine, rows::WorkloadRows};
 
-/// Returns the kinds of operations that a workload's lifecycle allows and its app can carry out; none while an operation is open.
+/// Returns the kinds of operations that a workload's lifecycle allows and its app can carry out; none while an operation is open that does
+/// not yield to people.
 pub fn of_workload(engine: &Engine, workload: &WorkloadRecord, has_open_operation: bool) -> Vec<OperationKind> {
     match engine.catalog().app(&workload.app) {
         Some(entry) if !has_open_operation => offered(&*entry.app, workload.lifecycle),
@@ -16,7 +17,8 @@ pub fn of_workload(engine: &Engine, workload: &WorkloadRecord, has_open_operatio
     }
 }
 
-/// Returns the kinds of operations that can be requested for each member of a workload; none while an operation is open.
+/// Returns the kinds of operations that can be requested for each member of a workload; none while an operation is open that does not yield
+/// to people.
 pub async fn of_members(
     engine: &Engine,
     reader: &mut Reader,
@@ -24,7 +26,7 @@ pub async fn of_members(
 ) -> Result<BTreeMap<MemberId, Vec<OperationKind>>, StoreError> {
     let rows = WorkloadRows::load(reader, id).await?;
     let newest = reader.newest_operation(id).await?;
-    let is_busy = newest.is_some_and(|operation| !operation.state.is_final());
+    let is_busy = newest.is_some_and(|operation| !operation.state.is_final() && operation.by_platform.is_none());
     let entry = match engine.catalog().app(&rows.workload.app) {
         Some(entry) if !is_busy => entry,
         Some(_) | None => return Ok(BTreeMap::new()),

@@ -5,7 +5,7 @@ use gpuaas_store::{NodeProblem, NodeRecord, StoreError, Tx};
 use gpuaas_wire::session::{AgentProblem, AgentProblemKind, Hello};
 use serde_json::json;
 
-use crate::record::platform_event;
+use crate::{record::platform_event, waiting};
 
 /// The problem that a hello reports. `hello.ledger` is not compared with earlier ones: hellos of several replicas can be recorded out of
 /// order.
@@ -33,7 +33,7 @@ pub(super) async fn record_change(
     let problem = node.agent_problem.as_ref();
     let data = json!({
         "name": node.name, "problem": problem.map(|problem| problem.code),
-        "detail": problem.map(|problem| &problem.detail),
+        "detail": problem.map(|problem| &problem.detail), "waiting": waiting::of_node(node, None),
     });
     platform_event(tx, EventKind::NodeAgentProblemChanged, "node", node.id.to_string(), None, data).await
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{
-    AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, NodeEvent, NodeId, NodeState,
-    Permission, ProjectId,
+    AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, MemberState, NodeEvent, NodeId,
+    NodeState, Permission, ProjectId,
 };
-use gpuaas_store::AllocationRecord;
+use gpuaas_store::{AllocationRecord, MemberRecord, NodeRecord, Tx};
 use serde_json::json;
 
 use super::{audit, provision::change, reimage};
@@ -14,9 +15,11 @@ use crate::{
     caller::Caller,
     engine::Engine,
     error::CommandError,
+    findings,
     ownership::check_takes_tasks,
     precondition::Precondition,
     record::{EventScope, platform_event},
+    waiting,
 };
 
 /// Allocates a node to a project. The allocation becomes usable once the node was inspected.
@@ -53,7 +56,8 @@ pub async fn create(
     };
     tx.insert_allocation(&allocation).await?;
     let events = EventScope { project: project.id, correlation: caller.correlation };
-    let data = json!({ "node": node.name, "state": allocation.state });
+    let waiting = waiting::of_allocation(&allocation, &node);
+    let data = json!({ "node": node.name, "state": allocation.state, "waiting": waiting });
     events.event(&mut tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
     let metadata = json!({ "node": node.name, "project": project.name });
     let target = format!("allocation/{}", allocation.id);
@@ -63,8 +67,44 @@ pub async fn create(
     Ok(allocation)
 }
 
+/// Refuses to release a node that is not known to be clean. The error names the workload that uses it and why its removal has not ended, or
+/// the member that was given up.
+async fn check_proven(tx: &mut Tx, allocation: &AllocationRecord, node: &NodeRecord) -> Result<(), CommandError> {
+    if let Some((id, workload)) = tx.allocation_workload(allocation.id).await? {
+        let project = tx.project(allocation.project).await?.name;
+        let next = format!("decommission it first: gpuaas workload decommission {workload} --project {project}");
+        let members = tx.members_of(id).await?;
+        let is_its =
+            |of: &&MemberRecord| of.place.allocation() == Some(allocation.id) && of.state != MemberState::Removed;
+        let member = members.iter().find(is_its);
+        let why = member.and_then(|member| member.state.fault()).map(|fault| format!("; {}", fault.summary));
+        let detail = format!("workload {workload} uses it{}", why.unwrap_or_default());
+        return Err(CommandError::new(Code::AllocationInUse, detail).then(next));
+    }
+    let Some(unproven) = findings::removal_unproven(node) else { return Ok(()) };
+    let (name, detail) = (&node.name, &unproven.detail);
+    let next = format!(
+        "when {name} is connected: gpuaas node inspect {name}; if it is not clean or never returns: gpuaas node reset {name} --force \
+         --reason TEXT, then release it again"
+    );
+    Err(CommandError::new(Code::AllocationUnproven, format!("nothing shows that {name} is clean: {detail}")).then(next))
+}
+
+/// Ends the node's identity and requires a reimaged machine. A node that was reset while the project held it has no identity, and needs the
+/// proof already; the string of its forced reset, which would accept the machine as it is, ends with the allocation.
+async fn take_back(engine: &Engine, tx: &mut Tx, mut node: NodeRecord) -> Result<NodeRecord, CommandError> {
+    if node.state == NodeState::Registered && node.left_by_tenant.is_some() {
+        tx.expire_enrollments(node.id, engine.ports().clock.now()).await?;
+        return Ok(node);
+    }
+    node.state = node.state.on(NodeEvent::TenantLeft)?;
+    node.epoch += 1;
+    reimage::require_proof(engine, tx, &mut node).await?;
+    Ok(tx.update_node(&node).await?)
+}
+
 /// Releases a node from a project. The node's identity ends, and it cannot be used until it was reimaged, because the tenant had root on
-/// it.
+/// it. Refuses while a workload uses it, and while nothing shows what a member that was given up left there.
 pub async fn release(
     engine: &Engine,
     caller: &Caller,
@@ -75,19 +115,14 @@ pub async fn release(
     let mut tx = engine.store().begin().await?;
     let allocation = tx.allocation(id).await?;
     precondition.check(format_args!("allocation {id}"), &allocation)?;
-    if let Some((_, workload)) = tx.allocation_workload(id).await? {
-        let project = tx.project(allocation.project).await?.name;
-        let next = format!("decommission it first: gpuaas workload decommission {workload} --project {project}");
-        return Err(CommandError::new(Code::AllocationInUse, format!("workload {workload} uses it")).then(next));
+    let node = tx.node(allocation.node).await?;
+    if !bugs::on(Bug::ReleasedInUse) {
+        check_proven(&mut tx, &allocation, &node).await?;
     }
     let allocation = change(&mut tx, allocation, AllocationEvent::Release, None, caller.correlation).await?;
     let allocation = change(&mut tx, allocation, AllocationEvent::Cleaned, None, caller.correlation).await?;
-    let mut node = tx.node(allocation.node).await?;
-    node.state = node.state.on(NodeEvent::TenantLeft)?;
-    node.epoch += 1;
-    reimage::require_proof(engine, &mut tx, &mut node).await?;
-    let node = tx.update_node(&node).await?;
-    let data = json!({ "name": node.name, "state": node.state });
+    let node = take_back(engine, &mut tx, node).await?;
+    let data = json!({ "name": node.name, "state": node.state, "waiting": waiting::of_node(&node, None) });
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, EventKind::NodeStateChanged, "node", node.id.to_string(), correlation, data).await?;
     let metadata = json!({ "node": node.name });

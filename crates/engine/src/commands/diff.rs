@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{Code, Name, NextAction, Permission, Timestamp, WorkloadId};
+use gpuaas_model::{Code, Lifecycle, Name, NextAction, Permission, Timestamp, WorkloadId};
 use gpuaas_planner::{
     Difference, NodeSight, Unknown,
     difference::{self, ClusterExpected},
+    drift::DriftSource,
 };
 use gpuaas_store::{OperationRecord, WorkloadRecord};
 use gpuaas_wire::task::TaskFailure;
@@ -34,7 +35,7 @@ pub struct Comparison {
     pub operation: Option<OperationRecord>,
     /// Time of the comparison.
     pub at: Timestamp,
-    /// The differences: those of members and nodes, then those of the cluster.
+    /// The differences: those of members and their connections, what was last found on nodes, then those of the cluster.
     pub differences: Vec<Difference>,
     /// What could not be asked.
     pub unknown: Vec<Unknown>,
@@ -64,6 +65,7 @@ pub async fn compare(engine: &Arc<Engine>, caller: &Caller, id: WorkloadId) -> R
     let view = rows.view();
     let open = operation.as_ref().map(|operation| operation.id);
     let (mut differences, mut unknown) = difference::of_members(&view, &sights(&rows), open);
+    differences.extend(of_nodes(&rows.workload));
     let app = &engine.catalog().require(&rows.workload.app)?.app;
     match (observed, expected) {
         (Some(observed), _) => match observed.and_then(|observed| app.compare(&view, &observed)) {
@@ -76,6 +78,19 @@ pub async fn compare(engine: &Arc<Engine>, caller: &Caller, id: WorkloadId) -> R
     let not_compared = app.not_compared();
     let at = engine.ports().clock.now();
     Ok(Comparison { workload: rows.workload, operation, at, differences, unknown, not_compared })
+}
+
+/// Returns what was last found on the nodes of a running workload.
+fn of_nodes(workload: &WorkloadRecord) -> impl Iterator<Item = Difference> {
+    let is_running = workload.lifecycle == Lifecycle::Running;
+    let of_nodes = workload.drift.seen.iter().filter(move |seen| is_running && seen.source != DriftSource::Cluster);
+    of_nodes.map(|seen| seen.difference.clone())
+}
+
+/// Returns how the cluster of a running workload deviates; `None` if it could not be compared now.
+pub(crate) async fn of_cluster(engine: &Arc<Engine>, rows: &WorkloadRows) -> Option<Vec<Difference>> {
+    let observed = observe(engine, rows).await.ok()?.ok()?;
+    Some(engine.catalog().app(&rows.workload.app)?.app.judge_cluster(&rows.view(), Ok(&observed)).ok()?.drift)
 }
 
 /// Observes the cluster. Its failures are results; only a full queue refuses the command.

@@ -8,7 +8,7 @@ use gpuaas_trust::{EnrollmentString, SecretText};
 use serde_json::json;
 
 use super::audit;
-use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event, waiting};
 
 /// How long an enrollment string is valid: 15 minutes.
 const ENROLLMENT_TTL: Duration = Duration::from_secs(15 * 60);
@@ -49,7 +49,8 @@ pub(super) async fn issue(
     tx.insert_enrollment(&enrollment).await?;
     let mut data = json!({ "node": node.name, "expires_at": enrollment.expires_at.to_string() });
     let correlation = Some(caller.correlation);
-    platform_event(tx, EventKind::NodeEnrollmentIssued, "node", node.id.to_string(), correlation, data.clone()).await?;
+    let event = waiting::with(data.clone(), waiting::of_node(node, Some(&enrollment)));
+    platform_event(tx, EventKind::NodeEnrollmentIssued, "node", node.id.to_string(), correlation, event).await?;
     data["forced"] = json!(forced.map(|forced| &forced.reason));
     audit(tx, caller, AuditAction::NodeEnrollmentCreate, format!("node/{}", node.name), None, data).await?;
     let string = EnrollmentString {

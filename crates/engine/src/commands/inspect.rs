@@ -37,7 +37,8 @@ pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Resul
         .await
 }
 
-/// Inspects a node that was never inspected, in the background. A node that does not answer is tried again at its next connection.
+/// Inspects a node that was never inspected, or on which a member was given up, in the background. A node that does not answer is tried again
+/// at its next connection.
 pub fn inspect_new(engine: &Arc<Engine>, id: NodeId) {
     let within = engine.clone();
     let work = async move {
@@ -150,7 +151,12 @@ impl Engine {
         let (before, by) = (node.preflight.take(), Found { at: now, operation: None });
         node.facts = Some(found.facts);
         node.machine = found.machine;
-        node.preflight = found.preflight.map(|report| findings::merge(before, report, &by));
+        // One that began while a member lived there looked for nothing that the member left.
+        let report = found.preflight.filter(|_| !findings::is_marked_since(before.as_ref(), task.created_at));
+        node.preflight = match report {
+            Some(report) => Some(findings::merge(before, report, &by)),
+            None => findings::without_preflight(before),
+        };
         node.inspected_at = Some(now);
         let node = tx.update_node(&node).await?;
         findings::announce(tx, &node, task.correlation).await?;
@@ -166,7 +172,8 @@ fn inspection(end: &TaskEnd) -> Result<Inspection, String> {
     }
 }
 
-/// Returns `true` if a node needs an automatic inspection: it had none, or its agent can now report more than is stored.
+/// Returns `true` if a node needs an automatic inspection: it had none, its agent can now report more than is stored, or nothing shows yet
+/// what a member that was given up left there.
 fn is_new(node: &NodeRecord) -> bool {
     let knows = |schema: u32| {
         node.support.iter().any(|known| known.task == Inspect::TYPE.as_str() && known.schemas.contains(&schema))
@@ -175,5 +182,5 @@ fn is_new(node: &NodeRecord) -> bool {
     node.state == NodeState::Active
         && node.agent_problem.is_none()
         && knows(Inspect::OLDEST)
-        && (node.inspected_at.is_none() || can_report_more)
+        && (node.inspected_at.is_none() || can_report_more || findings::removal_unproven(node).is_some())
 }

@@ -30,6 +30,7 @@ use crate::{
     keys::Keys,
     precondition::Precondition,
     record::platform_event,
+    waiting,
 };
 
 /// Maximum number of labels per node.
@@ -80,7 +81,8 @@ pub async fn register(
     tx.insert_node(&node).await?;
     let data = json!({ "name": node.name, "region": node.region });
     let correlation = Some(caller.correlation);
-    platform_event(&mut tx, EventKind::NodeRegistered, "node", node.id.to_string(), correlation, data.clone()).await?;
+    let event = waiting::with(data.clone(), waiting::of_node(&node, None));
+    platform_event(&mut tx, EventKind::NodeRegistered, "node", node.id.to_string(), correlation, event).await?;
     audit(&mut tx, caller, AuditAction::NodeRegister, format!("node/{}", node.name), None, data).await?;
     let string = issue(engine, caller, &mut tx, &node, (None, None)).await?;
     tx.commit().await?;
@@ -224,8 +226,8 @@ pub async fn redeem(
     node.certified_by = Some(authority.digest());
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "epoch": node.epoch });
-    platform_event(&mut tx, EventKind::NodeEnrolled, "node", node.id.to_string(), Some(correlation), data.clone())
-        .await?;
+    let event = waiting::with(data.clone(), waiting::of_node(&node, None));
+    platform_event(&mut tx, EventKind::NodeEnrolled, "node", node.id.to_string(), Some(correlation), event).await?;
     agent_problem::record_change(&mut tx, &node, problem.as_ref()).await?;
     audit_node(&mut tx, &node, AuditAction::NodeEnroll, correlation, data).await?;
     let channels = channels(engine, &mut tx).await?;
@@ -288,7 +290,7 @@ pub async fn reset(
     node.epoch += 1;
     node.clear_machine_facts();
     let node = tx.update_node(&node).await?;
-    let data = json!({ "name": node.name, "state": node.state });
+    let data = json!({ "name": node.name, "state": node.state, "waiting": waiting::of_node(&node, None) });
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, EventKind::NodeStateChanged, "node", id.to_string(), correlation, data).await?;
     let metadata = json!({ "forced": forced.map(|forced| &forced.reason) });
@@ -393,8 +395,9 @@ pub async fn mark_unreachable(engine: &Engine, id: NodeId) -> Result<(), Command
     }
     let node = tx.node(id).await?;
     set_connectivity(engine, &mut tx, node, Connectivity::Unreachable).await?;
-    tx.commit().await?;
-    Ok(engine.node_reachability_changed(id, false).await?)
+    // At once with the row: a connection in between would find no mark to clear, and the member would stay marked.
+    engine.change_reachability(&mut tx, id, false).await?;
+    Ok(tx.commit().await?)
 }
 
 fn session(engine: &Engine, node: NodeId, connection: Uuid, hello: &Hello) -> SessionRecord {
@@ -423,7 +426,8 @@ async fn set_connectivity(
     node.connectivity = connectivity;
     node.connectivity_since = engine.ports().clock.now();
     let node = tx.update_node(&node).await?;
-    let data = json!({ "name": node.name, "connectivity": connectivity });
+    let waiting = waiting::of_node(&node, None);
+    let data = json!({ "name": node.name, "connectivity": connectivity, "waiting": waiting });
     platform_event(tx, EventKind::NodeConnectivityChanged, "node", node.id.to_string(), None, data).await?;
     Ok(())
 }

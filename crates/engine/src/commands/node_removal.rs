@@ -6,7 +6,9 @@ use gpuaas_store::{NodeRecord, Tx};
 use serde_json::json;
 
 use super::{audit, node_in_use::check_not_allocated};
-use crate::{caller::Caller, engine::Engine, error::CommandError, precondition::Precondition, record::platform_event};
+use crate::{
+    caller::Caller, engine::Engine, error::CommandError, precondition::Precondition, record::platform_event, waiting,
+};
 
 /// Removes a node from use permanently. Refuses a node that a project holds.
 pub async fn retire(
@@ -67,7 +69,7 @@ async fn record(
     (event, action): (EventKind, AuditAction),
 ) -> Result<NodeRecord, CommandError> {
     let node = tx.update_node(&node).await?;
-    let data = json!({ "name": node.name, "state": node.state });
+    let data = json!({ "name": node.name, "state": node.state, "waiting": waiting::of_node(&node, None) });
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, event, "node", node.id.to_string(), correlation, data).await?;
     audit(&mut tx, caller, action, format!("node/{}", node.name), None, json!({ "node": node.id })).await?;

@@ -1,5 +1,6 @@
 //! Commands for running operations.
 
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{AuditAction, Code, EventKind, OperationId, Permission};
 use gpuaas_store::OperationRecord;
 use serde_json::json;
@@ -8,28 +9,28 @@ use super::audit_workload;
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::EventScope};
 
 /// Requests the cancellation of an operation: running tasks are cancelled, and pending steps never begin. Repeating the request changes
-/// nothing.
+/// and records nothing.
 pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result<OperationRecord, CommandError> {
     let mut tx = engine.store().begin().await?;
     let operation = tx.operation(id).await?;
     caller.require_visible(operation.project, "operation", id)?;
     caller.require(Permission::OperationsControl)?;
-    if operation.state.is_final() {
+    if operation.state.is_final() && !bugs::on(Bug::CancelAfterEnd) {
         return Err(CommandError::new(
             Code::StateConflict,
             format!("operation {id} has already ended: {}", operation.state),
         )
         .then(format!("see how it ended: gpuaas operation show {id}")));
     }
-    let is_new = !operation.cancel_requested;
+    if operation.cancel_requested {
+        return Ok(operation);
+    }
     tx.request_cancel(id).await?;
     let workload = tx.workload(operation.workload).await?;
     audit_workload(&mut tx, caller, AuditAction::OperationCancel, &workload, json!({ "operation": id })).await?;
     let operation = tx.operation(id).await?;
-    if is_new {
-        let events = EventScope { project: operation.project, correlation: caller.correlation };
-        events.operation(&mut tx, EventKind::OperationCancelRequested, &operation).await?;
-    }
+    let events = EventScope { project: operation.project, correlation: caller.correlation };
+    events.operation(&mut tx, EventKind::OperationCancelRequested, &operation).await?;
     tx.commit().await?;
     Ok(operation)
 }

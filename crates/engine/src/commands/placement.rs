@@ -108,6 +108,7 @@ pub(crate) fn members(engine: &Engine, workload: gpuaas_model::WorkloadId, place
             health: gpuaas_model::Health::Progressing,
             fault: None,
             reported: None,
+            judgments: gpuaas_planner::judgments::Judgments::default(),
             touched: false,
             last_operation: None,
             created_at: now,

@@ -18,6 +18,7 @@ use crate::{
     error::{CommandError, EngineError},
     findings, ownership,
     record::EventScope,
+    waiting,
 };
 
 /// Longer than an inspection with its grace, so that the lease needs no renewal.
@@ -120,8 +121,11 @@ pub(crate) async fn change(
     allocation.state = allocation.state.on(event)?;
     allocation.detail = detail;
     let allocation = tx.update_allocation(&allocation).await?;
-    let node = tx.node(allocation.node).await?.name;
-    let data = json!({ "node": node, "state": allocation.state, "detail": allocation.detail });
+    let node = tx.node(allocation.node).await?;
+    let waiting = waiting::of_allocation(&allocation, &node);
+    let data = json!({
+        "node": node.name, "state": allocation.state, "detail": allocation.detail, "waiting": waiting,
+    });
     let events = EventScope { project: allocation.project, correlation };
     events.event(tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
     Ok(allocation)

@@ -24,6 +24,7 @@ use crate::{
     port::{ReimageHook, ReimageOrder},
     precondition::Precondition,
     record::platform_event,
+    waiting,
 };
 
 /// Prefix of the value that proves a reimage.
@@ -152,7 +153,7 @@ async fn reset_for_hook(tx: &mut Tx, caller: &Caller, mut node: NodeRecord) -> R
     node.epoch += 1;
     node.clear_machine_facts();
     let node = tx.update_node(&node).await?;
-    let data = json!({ "name": node.name, "state": node.state });
+    let data = json!({ "name": node.name, "state": node.state, "waiting": waiting::of_node(&node, None) });
     let correlation = Some(caller.correlation);
     platform_event(tx, EventKind::NodeStateChanged, "node", node.id.to_string(), correlation, data).await?;
     Ok(node)

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{Code, Fault, FaultClass, MemberEvent, NextAction, NodeId, StepState, TaskType, Timestamp};
-use gpuaas_planner::{App, StepAction, status::FaultChange};
+use gpuaas_planner::{App, RecordKind, StepAction, status::FaultChange};
 use gpuaas_store::{StepRecord, Tx};
 use gpuaas_wire::task::TaskFailure;
 
@@ -62,6 +63,11 @@ impl<'a> StepCursor<'a> {
         self.write(StepRecord { state: StepState::Skipped, not_before: None, ended_at: Some(now), ..step }).await
     }
 
+    /// Ends a running step as cancelled. Its attempt must not change a row any more.
+    pub(crate) async fn cancel(&mut self) -> Result<(), EngineError> {
+        self.end(StepState::Cancelled, None).await
+    }
+
     /// Begins the next attempt: the member's transition, the signed task, and the step itself. An attempt that cannot run fails, and ends
     /// like one that ran.
     pub(crate) async fn begin(&mut self, now: Timestamp) -> Result<Begun, EngineError> {
@@ -98,6 +104,13 @@ impl<'a> StepCursor<'a> {
             }
         }
         match end {
+            TaskEnd::Succeeded(_) if bugs::on(Bug::SuccessRepeated) && self.row().attempts == 2 => {
+                self.retry_now().await
+            }
+            TaskEnd::Interrupted if bugs::on(Bug::InterruptedIsDone) => self.succeed().await,
+            TaskEnd::Failed(failure) if bugs::on(Bug::DrainFailureIgnored) && failure.code == Code::DrainBlocked => {
+                self.succeed().await
+            }
             TaskEnd::Succeeded(result) => {
                 let spec = self.row().spec.clone();
                 match store_outputs(self.engine, self.tx, self.rows, &spec, result).await {
@@ -115,8 +128,13 @@ impl<'a> StepCursor<'a> {
     }
 
     async fn succeed(&mut self) -> Result<(), EngineError> {
-        let ends = self.row().spec.on_success.clone();
-        match self.change_member(ends, self.now()).await {
+        let (ends, now) = (self.row().spec.on_success.clone(), self.now());
+        if let StepAction::Record { record: RecordKind::GiveUp } = self.row().spec.action
+            && let Some(member) = self.row().spec.member
+        {
+            findings::mark_unproven(self.tx, self.rows, member, now).await?;
+        }
+        match self.change_member(ends, now).await {
             Ok(()) => self.end(StepState::Succeeded, None).await,
             Err(EngineError::Illegal(illegal)) => {
                 let failure = TaskFailure::new(Code::IllegalTransition, illegal.to_string());
@@ -131,7 +149,7 @@ impl<'a> StepCursor<'a> {
         let (now, step) = (self.now(), self.row());
         let failed = step.attempts - step.interruptions;
         let again = fault.class == FaultClass::Retryable
-            && failed < step.spec.retry.attempts_max
+            && (failed < step.spec.retry.attempts_max || bugs::on(Bug::RetriesUnbounded))
             && !self.rows.operation.cancel_requested;
         if again {
             let wait = step.spec.retry.wait_after(failed, self.engine.ports().entropy.below(1_000));

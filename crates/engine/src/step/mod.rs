@@ -1,5 +1,6 @@
-//! The three kinds of step, one file each: how an attempt runs and ends. Attempts run in tasks separate from their driver.
+//! The three kinds of step, one file each, and the wait for a node: how an attempt runs and ends. Attempts run in tasks separate from their driver.
 
+mod await_node;
 mod cluster_call;
 mod cursor;
 mod node_task;

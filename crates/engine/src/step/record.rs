@@ -9,6 +9,7 @@ use gpuaas_store::{MemberRecord, StepRecord};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::await_node;
 use crate::{
     dispatch::TaskEnd, effects::ProgressSink, engine::Engine, error::EngineError, ownership::check_takes_tasks,
     rows::OperationRows,
@@ -24,7 +25,9 @@ pub(super) fn run(
     cancelled: CancellationToken,
 ) -> BoxFuture<'static, TaskEnd> {
     match record {
-        RecordKind::Milestone => Box::pin(async { TaskEnd::Succeeded(json!({})) }),
+        // A give-up takes effect in the transaction that records the end of its step.
+        RecordKind::Milestone | RecordKind::GiveUp => Box::pin(async { TaskEnd::Succeeded(json!({})) }),
+        RecordKind::AwaitNode => await_node::run(engine, rows, step, progress, cancelled),
         RecordKind::ConfirmPlacement => {
             let targets = rows.operation.targets.clone();
             let members =

@@ -43,7 +43,7 @@ fn reasons<T>(refused: Result<T, CommandError>) -> (Code, Vec<Code>) {
 }
 
 /// The result of an inspection that finds nothing.
-fn clean() -> Value {
+pub(crate) fn clean() -> Value {
     json!({
         "hostname": "gpu-1", "machine_id": "ab", "boot_id": "cd", "os": "Debian", "kernel": "6.1", "arch": "x86_64", "cpus": 8,
         "memory_bytes": 1, "addresses": ["10.0.0.7"], "disks": [], "sandbox": false,

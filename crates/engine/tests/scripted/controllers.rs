@@ -8,8 +8,8 @@ use gpuaas_engine::{
     },
 };
 use gpuaas_model::{
-    AuditAction, Code, Coded, EventKind, Health, Lifecycle, MemberEvent, OperationKind, Principal, Progress, Role,
-    Timestamp, TokenId, WorkloadId,
+    AuditAction, Code, Coded, EventKind, Health, Lifecycle, MemberEvent, MemberStateName, OperationKind, Principal,
+    Progress, Role, Timestamp, TokenId, WorkloadId,
 };
 use gpuaas_planner::{
     OperationRequest, StepSpec, WorkloadView,
@@ -228,6 +228,41 @@ async fn lost_node_and_reported_health_do_not_hide_each_other() {
     assert_eq!(of.health().await, (Health::Degraded, Health::Degraded, reported("controller_reported")));
     of.reports(Health::Healthy).await;
     assert_eq!(of.health().await, (Health::Healthy, Health::Healthy, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drained_member_shows_what_its_unit_and_its_node_show() {
+    let of = Controlled::with_ready(2).await;
+    let drained = |of: &WorkloadView| {
+        let drain = StepSpec { on_first_start: Some(MemberEvent::Drain), ..task("cordon", of, 0) };
+        let drained = StepSpec { on_success: Some(MemberEvent::Drained), ..needs(task("drain", of, 0), &["cordon"]) };
+        vec![drain, drained]
+    };
+    let operation = of.upgrade(drained).await.operation.id;
+    assert_eq!(of.site.end_of(operation).await.members[0].state.name(), MemberStateName::Drained);
+    of.unit("failed").await;
+    assert_eq!(of.health().await, (Health::Degraded, Health::Degraded, reported("cluster_not_ready")));
+    of.unit("active").await;
+    assert_eq!(of.health().await, (Health::Healthy, Health::Healthy, None));
+    let (engine, node) = (&of.site.engines.engine, of.site.nodes[0]);
+    engine.node_reachability_changed(node, false).await.unwrap();
+    assert_eq!(of.health().await, (Health::Degraded, Health::Degraded, reported("node_unreachable")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_sees_the_own_judgment_of_the_platform_beside_the_report() {
+    let of = Controlled::with_ready(2).await;
+    of.site.engines.engine.node_reachability_changed(of.site.nodes[0], false).await.unwrap();
+    of.reports(Health::Failed).await;
+    let planned = |of: &WorkloadView| {
+        let member = &of.members[0];
+        assert_eq!((member.health, member.own_health), (Health::Failed, Health::Degraded));
+        let codes = [&member.fault, &member.own_fault].map(|fault| fault.as_ref().map(|fault| fault.code.as_str()));
+        assert_eq!(codes, [Some("controller_reported"), Some("node_unreachable")]);
+        vec![milestone("upgraded")]
+    };
+    let accepted = of.upgrade(planned).await;
+    of.site.end_of(accepted.operation.id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,20 +11,22 @@ use std::{
 
 use async_trait::async_trait;
 use gpuaas_app_rke2_tasks::Rke2Stop;
-use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
+use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered, Observations};
 use gpuaas_model::{
     AllocationId, Code, Fault, FaultClass, Health, MemberId, MemberState, NextAction, OperationKind, Reason, TaskType,
 };
 use gpuaas_planner::{
-    App, ClusterCall, Difference, FailureScope, MemberView, OperationRequest, OperationSpec, Plan, PlanRefusal,
-    RecordKind, RenderError, Retry, SecretSpec, StepAction, StepKey, StepOutput, StepSpec, StepText, Subjects,
-    WorkloadView,
+    App, ClusterCall, ClusterJudgment, Difference, FailureScope, MemberView, OperationRequest, OperationSpec, Plan,
+    PlanRefusal, RecordKind, RenderError, Retry, SecretSpec, StepAction, StepKey, StepOutput, StepSpec, StepText,
+    Subjects, WorkloadView,
     manifest::Manifest,
     placement::{Candidate, Placed, unusable},
 };
 use gpuaas_wire::task::{TaskDefinition, TaskFailure, UnitReport};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
+
+use crate::followed::{self, FollowedCluster};
 
 /// The app's slug.
 pub(crate) const KIT: &str = "kit";
@@ -58,6 +60,12 @@ pub(crate) struct Kit {
     pub(crate) observed: Mutex<Result<Value, TaskFailure>>,
     /// Number of observations.
     pub(crate) observations: AtomicU32,
+    /// The cluster as its followers see it.
+    pub(crate) cluster: FollowedCluster,
+    /// How the node of every member deviates, until a task with the key `configure` succeeds.
+    pub(crate) drifted: Mutex<Vec<Difference>>,
+    /// Makes such a task correct nothing.
+    pub(crate) corrects_nothing: AtomicBool,
     /// Revoked ServiceAccounts, in order.
     pub(crate) revoked: Mutex<Vec<String>>,
 }
@@ -81,7 +89,31 @@ impl Kit {
             operations: vec![
                 OperationSpec::without_parameters(OperationKind::Deploy),
                 OperationSpec::without_parameters(OperationKind::AddMember),
-                OperationSpec::without_parameters(OperationKind::Decommission),
+                OperationSpec::without_parameters(OperationKind::Repair),
+                OperationSpec::without_parameters(OperationKind::Reconcile),
+                OperationSpec {
+                    kind: OperationKind::RemoveMember,
+                    parameters_schema: json!({
+                        "type": "object", "additionalProperties": false, "required": ["member"],
+                        "properties": {
+                            "member": { "type": "string" },
+                            "give_up": { "type": "boolean" },
+                            "reason": { "type": "string" },
+                        },
+                    }),
+                    is_available: true,
+                },
+                OperationSpec {
+                    kind: OperationKind::Decommission,
+                    parameters_schema: json!({
+                        "type": "object", "additionalProperties": false,
+                        "properties": {
+                            "give_up": { "type": "array", "items": { "type": "string" } },
+                            "reason": { "type": "string" },
+                        },
+                    }),
+                    is_available: true,
+                },
                 OperationSpec {
                     kind: OperationKind::Upgrade,
                     parameters_schema: json!({
@@ -103,6 +135,9 @@ impl Kit {
             is_silent: AtomicBool::new(false),
             observed: Mutex::new(Ok(json!([]))),
             observations: AtomicU32::new(0),
+            cluster: FollowedCluster::default(),
+            drifted: Mutex::default(),
+            corrects_nothing: AtomicBool::new(false),
             revoked: Mutex::default(),
         }
     }
@@ -199,8 +234,11 @@ impl App for Kit {
         vec![secret("join", 16), secret("deposited", 0)]
     }
 
-    fn subjects(&self, _: &OperationRequest, of: &WorkloadView) -> Result<Subjects, PlanRefusal> {
-        let present = of.members.iter().filter(|member| member.state != MemberState::Removed);
+    /// The named member, otherwise all.
+    fn subjects(&self, request: &OperationRequest, of: &WorkloadView) -> Result<Subjects, PlanRefusal> {
+        let named = request.parameters.get("member").and_then(Value::as_str);
+        let is_wanted = |member: &&MemberView| named.is_none_or(|name| member.name == name);
+        let present = of.members.iter().filter(|member| member.state != MemberState::Removed).filter(is_wanted);
         Ok(Subjects { existing: present.map(|member| member.id).collect(), added: None })
     }
 
@@ -222,6 +260,9 @@ impl App for Kit {
     }
 
     fn step_outputs(&self, step: &StepSpec, _: &Value, _: &WorkloadView) -> StepResult {
+        if step.key.as_str() == "configure" && !self.corrects_nothing.load(Ordering::SeqCst) {
+            self.drifted.lock().unwrap().clear();
+        }
         let mut lessons = self.outputs.lock().unwrap();
         lessons.get_mut(step.key.as_str()).and_then(VecDeque::pop_front).unwrap_or(Ok(Vec::new()))
     }
@@ -258,6 +299,33 @@ impl App for Kit {
             action: NextAction::text("look"),
         };
         Ok(deviations.iter().map(difference).collect())
+    }
+
+    fn followed_through(&self, of: &WorkloadView) -> Option<MemberId> {
+        self.cluster.through(of)
+    }
+
+    fn judge_cluster(
+        &self,
+        of: &WorkloadView,
+        observed: Result<&Value, &TaskFailure>,
+    ) -> Result<ClusterJudgment, TaskFailure> {
+        followed::judge(of, observed)
+    }
+
+    fn observation(&self, _: &MemberView, _: &WorkloadView) -> Option<(TaskType, Value)> {
+        Some((TaskType::Noop, json!({})))
+    }
+
+    fn node_differences(
+        &self,
+        member: &MemberView,
+        _: &WorkloadView,
+        _: &Value,
+    ) -> Result<Vec<Difference>, TaskFailure> {
+        let member = Some(member.name.clone());
+        let of_member = |difference: &Difference| Difference { member: member.clone(), ..difference.clone() };
+        Ok(self.drifted.lock().unwrap().iter().map(of_member).collect())
     }
 
     fn not_compared(&self) -> Vec<String> {
@@ -303,5 +371,9 @@ impl AppEffects for Kit {
             std::future::pending().await
         }
         self.observed.lock().unwrap().clone()
+    }
+
+    fn follow(&self, _: CallContext) -> Observations {
+        self.cluster.follow()
     }
 }

@@ -5,9 +5,11 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test")]
 
 mod blocking_findings;
+mod clusters;
 mod controllers;
 mod credentials;
 mod engines;
+mod followed;
 mod history;
 mod kit;
 mod machines;

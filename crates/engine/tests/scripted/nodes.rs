@@ -63,6 +63,8 @@ pub(crate) struct Scripted {
     reactions: Mutex<VecDeque<Reaction>>,
     /// Number of dispatches, failed ones included.
     sent: AtomicU64,
+    /// Node of each change of the units to observe, in order.
+    pub(crate) observed: Mutex<Vec<NodeId>>,
     /// Requested cancellations, in order.
     pub(crate) cancelled: Mutex<Vec<(NodeId, TaskId)>>,
     /// Makes cancellations wait forever.
@@ -116,7 +118,9 @@ impl Nodes for Scripted {
         }
     }
 
-    async fn observe(&self, _: NodeId, _: Vec<String>) {}
+    async fn observe(&self, node: NodeId, _: Vec<String>) {
+        self.observed.lock().unwrap().push(node);
+    }
 
     async fn send_keys(&self, node: NodeId, _: &str) -> bool {
         self.delivered.lock().unwrap().push(node);

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use gpuaas_engine::{
-    Precondition,
+    Engine, Precondition,
     commands::{artifact, node as command, operation, project, workload},
+    waiting::unexplained,
 };
 use gpuaas_model::{
     AllocationId, AllocationState, Connectivity, EnrolledNode, EventKind, NodeId, NodeState, OperationId, ProjectId,
-    StreamName, TaskType, WorkloadId,
+    StreamName, TaskType, Timestamp, WorkloadId,
 };
 use gpuaas_planner::{StepSpec, WorkloadView};
 use gpuaas_store::{
@@ -149,11 +150,14 @@ impl Site {
 
     /// Reconnects the node at this index after a reboot, with a new agent process.
     pub(crate) async fn reconnect(&self, node: usize) {
+        self.reconnect_to(&self.engines.engine, node).await;
+    }
+
+    /// Reconnects the node like [`Self::reconnect`], to another replica.
+    pub(crate) async fn reconnect_to(&self, engine: &Engine, node: usize) {
         let (instance, boot_id) = ("restarted".to_owned(), "second".to_owned());
         let hello = Hello { instance, boot_id, ..hello(TASKS.map(support).into()) };
-        command::connected(&self.engines.engine, enrolled(self.nodes[node]), Uuid::from_u128(99), &hello)
-            .await
-            .unwrap();
+        command::connected(engine, enrolled(self.nodes[node]), Uuid::from_u128(99), &hello).await.unwrap();
     }
 
     /// Waits until `is_so` holds for the step with this key.
@@ -182,6 +186,7 @@ impl Site {
         let workload = reader.workload(operation.workload).await.unwrap();
         let members = reader.members_of(workload.id).await.unwrap();
         let steps = reader.steps_of(id).await.unwrap();
+        assert_explained(&workload, &members, &operation, &steps);
         let mut tasks = BTreeMap::new();
         for step in &steps {
             if let Some(task) = step.task {
@@ -192,6 +197,18 @@ impl Site {
         let steps = steps.into_iter().map(|step| (step.spec.key.to_string(), step)).collect();
         Ended { operation, workload, members, steps, tasks, events }
     }
+}
+
+/// Fails if something in these rows waits without an explanation. The check is later than every clock of a test: some engines are an hour
+/// ahead.
+pub(crate) fn assert_explained(
+    workload: &WorkloadRecord,
+    members: &[MemberRecord],
+    operation: &OperationRecord,
+    steps: &[StepRecord],
+) {
+    let never = Timestamp::from_millis(i64::MAX);
+    assert_eq!(unexplained(workload, members, Some(operation), steps, never), Vec::<String>::new());
 }
 
 /// The first hello message of a node's agent, which has no problem.

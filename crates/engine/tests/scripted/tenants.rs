@@ -11,14 +11,14 @@ use gpuaas_engine::{
 };
 use gpuaas_model::{
     AllocationId, AllocationState, Code, Coded, Connectivity, Lifecycle, LogSource, MemberEvent, MemberStateName,
-    NodeId, NodeState, OperationState, ProjectId, SecretId, StepState,
+    NodeId, NodeState, OperationKind, OperationState, ProjectId, SecretId, StepState,
 };
-use gpuaas_planner::{StepSpec, WorkloadView};
+use gpuaas_planner::{OperationRequest, StepSpec, WorkloadView};
 use gpuaas_store::{Page, SecretRecord, TaskFilter};
 use uuid::Uuid;
 
 use crate::{
-    engines::admin,
+    engines::{admin, eventually},
     kit::{KIT, milestone, needs, task},
     nodes::{done, failed, hold},
     site::{Ended, Site},
@@ -85,6 +85,49 @@ async fn node_of_a_failed_decommission_is_reset_by_force_and_the_decommission_re
     tx.commit().await.unwrap();
     site.engines.nodes.end_tasks([done(serde_json::json!({}))]);
     assert_eq!(site.resume_and_wait(ended.workload.id).await.operation.state, OperationState::Succeeded);
+}
+
+#[tokio::test]
+async fn node_of_a_failed_removal_is_reset_by_force_and_no_other_one() {
+    let site = Site::of(2).await;
+    let (engine, forced) = (&site.engines.engine, Forced { reason: "residue".to_owned() });
+    let deployed =
+        site.deploy_and_wait(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
+    site.engines.kit.set_plan(|of| removal(of).into_iter().take(1).collect());
+    site.engines.nodes.end_tasks([failed(Code::HostFailed, "it stays")]);
+    let parameters = serde_json::json!({ "version": "v2" }).as_object().unwrap().clone();
+    let request = OperationRequest { kind: OperationKind::Upgrade, parameters };
+    let id = deployed.workload.id;
+    let accepted = workload::start_operation(engine, &admin(), id, &Precondition::Any, request).await.unwrap();
+    let ended = site.end_of(accepted.operation.id).await;
+    assert_eq!(ended.operation.state, OperationState::NeedsAttention);
+    let reset = async |at: usize| {
+        let node = site.nodes[at];
+        node::reset(engine, &admin(), node, &Precondition::Any, Some(&forced)).await.map(|(node, _)| node.state)
+    };
+    assert_eq!(reset(1).await.unwrap_err().code(), Code::AllocationInUse, "the removal has not begun there");
+    assert_eq!(reset(0).await.unwrap(), NodeState::Registered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_of_a_member_that_was_removed_earlier_is_not_asked_to_observe() {
+    let site = Site::of(2).await;
+    let (engine, nodes) = (&site.engines.engine, &site.engines.nodes);
+    let deployed = site.deploy_and_wait(|_| vec![milestone("ready")]).await;
+    let upgrade = async || {
+        let parameters = serde_json::json!({ "version": "v2" }).as_object().unwrap().clone();
+        let request = OperationRequest { kind: OperationKind::Upgrade, parameters };
+        let id = deployed.workload.id;
+        let accepted = workload::start_operation(engine, &admin(), id, &Precondition::Any, request).await.unwrap();
+        assert_eq!(site.end_of(accepted.operation.id).await.operation.state, OperationState::Succeeded);
+    };
+    site.engines.kit.set_plan(|of| removal(of).into_iter().take(1).collect());
+    upgrade().await;
+    site.engines.kit.set_plan(|_| vec![milestone("upgraded")]);
+    upgrade().await;
+    let asked = |node: usize| nodes.observed.lock().unwrap().iter().filter(|asked| **asked == site.nodes[node]).count();
+    eventually("the end of each operation", async || asked(1) == 3).await;
+    assert_eq!(asked(0), 2, "after the deployment, and after the operation that removed its member");
 }
 
 #[tokio::test]

@@ -9,14 +9,17 @@ use std::{
 use async_trait::async_trait;
 use gpuaas_app_rke2::{Rke2Call, names};
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
-use gpuaas_model::{Code, Timestamp};
+use gpuaas_model::{Code, OperationId, Timestamp};
 use gpuaas_planner::{ClusterCall, MemberView};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use zeroize::Zeroizing;
 
-use crate::simulation::{Scenario, Simulation};
+use crate::{
+    oracles::Oracle,
+    simulation::{Scenario, Simulation},
+};
 
 /// The objects of the cluster.
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ pub(crate) struct KubeModel {
     nodes: BTreeMap<String, bool>,
     /// Until then a PodDisruptionBudget allows no eviction.
     pub(crate) budget_blocks_until: Option<Timestamp>,
+    /// KubeNodes whose last drain a budget has blocked, with the operation that wanted it.
+    blocked: BTreeMap<String, OperationId>,
 }
 
 impl KubeModel {
@@ -91,7 +96,8 @@ impl AppEffects for Cluster {
                     drain(&simulation, kube_node.as_str(), &context).await?;
                 }
             }
-            Rke2Call::DeleteKubeNode { kube_node } => {
+            Rke2Call::DeleteKubeNode { kube_node, .. } => {
+                check_budget(&simulation, kube_node.as_str()).await;
                 simulation.kube().delete(kube_node.as_str());
             }
             Rke2Call::LabelKubeNode { kube_node, .. } => check_registered(&simulation, kube_node.as_str())?,
@@ -136,11 +142,29 @@ async fn drain(simulation: &Simulation, name: &str, context: &CallContext) -> Re
     let blocked_until = simulation.kube().budget_blocks_until.unwrap_or(context.now);
     let give_up = Timestamp::from_millis(context.deadline.as_millis() - 500);
     simulation.scheduler.sleep_until(blocked_until.min(give_up)).await;
+    simulation.kube().blocked.remove(name);
     if blocked_until >= give_up {
         simulation.count("drains blocked");
+        if let Some(operation) = open_operation(simulation).await {
+            simulation.kube().blocked.insert(name.to_owned(), operation);
+        }
         return Err(TaskFailure::new(Code::DrainBlocked, "web/api is held by the budget web/api"));
     }
     Ok(())
+}
+
+/// No operation deletes a KubeNode whose drain a budget has blocked in this operation.
+async fn check_budget(simulation: &Simulation, name: &str) {
+    let blocked = simulation.kube().blocked.remove(name);
+    if blocked.is_some() && open_operation(simulation).await == blocked {
+        simulation.report_violation(Oracle::Budgets, format!("{name} is deleted, although a budget blocks its drain"));
+    }
+}
+
+/// Returns the operation that makes the present call; there is one workload.
+async fn open_operation(simulation: &Simulation) -> Option<OperationId> {
+    let open = async { simulation.store.read().await?.open_operations().await };
+    open.await.ok()?.last().map(|operation| operation.id)
 }
 
 /// Sends `times` bytes through a tunnel to the server's port 6443, up to 1 s apart, and reads each back.

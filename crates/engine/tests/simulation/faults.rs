@@ -1,6 +1,9 @@
 //! The faults of a seed, drawn before it starts.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use gpuaas_crash_points::{Point, StepKind};
 use gpuaas_model::{Code, TaskType};
@@ -53,6 +56,8 @@ pub(crate) enum Strike {
     Freeze(Duration),
     /// The process cannot reach the database for this long.
     Stall(Duration),
+    /// A person cancels the open operation.
+    Cancel,
 }
 
 /// A fault at a fixed time. Control planes are given by slot, nodes by index.
@@ -93,6 +98,8 @@ pub(crate) struct Faults {
     pub(crate) timed: Vec<(Duration, Timed)>,
     pub(crate) tasks: BTreeMap<(usize, TaskType), Failing>,
     pub(crate) calls: BTreeMap<&'static str, Failing>,
+    /// Nodes on which the next removal of the app leaves something behind.
+    pub(crate) leftovers: BTreeSet<usize>,
     /// How often each point was reached since fault injection started.
     reached: BTreeMap<String, u32>,
 }
@@ -158,7 +165,39 @@ impl Faults {
             let failing = failing(chance, &[Code::ClusterNotReady, Code::ClusterUnreachable, Code::Internal]);
             self.calls.insert(chance.pick(&CALLS_LATER), failing);
         }
+        for _ in 0..chance.below(3) {
+            let kind = chance.pick(&StepKind::ALL);
+            let nth_max = if kind == StepKind::NodeTask { 60 } else { 20 };
+            let nth = u32::try_from(chance.between(1, nth_max)).expect("it is small");
+            self.strikes.push((Point::StepBegun(kind), nth, Strike::Cancel));
+        }
+        if chance.per_mille(400) {
+            self.leftovers.insert(usize::try_from(chance.below(nodes as u64)).expect("an index fits"));
+        }
         self
+    }
+
+    /// Shows every fault to `keep`, always in the same order, and removes those for which it returns false.
+    pub(crate) fn retain(&mut self, keep: &mut dyn FnMut(String) -> bool) {
+        let rates = [
+            ("messages lost", &mut self.lost),
+            ("messages repeated", &mut self.duplicated),
+            ("messages late", &mut self.slow),
+            ("tasks of old leaders", &mut self.old_leader),
+            ("residue reported", &mut self.residue),
+        ];
+        for (what, rate) in rates {
+            if *rate > 0 && !keep(format!("{what}: {rate} per mille")) {
+                *rate = 0;
+            }
+        }
+        self.strikes.retain(|(point, nth, strike)| keep(format!("{strike:?} when {point} is reached for time {nth}")));
+        self.timed.retain(|(at, what)| keep(format!("after {:.3} s: {what:?}", at.as_secs_f64())));
+        self.tasks.retain(|(node, task), failing| {
+            keep(format!("{task} on gpu-{} fails {} times: {}", node + 1, failing.times, failing.code))
+        });
+        self.calls.retain(|call, failing| keep(format!("{call} fails {} times: {}", failing.times, failing.code)));
+        self.leftovers.retain(|node| keep(format!("a removal leaves something on gpu-{}", node + 1)));
     }
 
     /// Returns one control plane with `nodes` nodes and no faults.
@@ -176,6 +215,7 @@ impl Faults {
             timed: Vec::new(),
             tasks: BTreeMap::new(),
             calls: BTreeMap::new(),
+            leftovers: BTreeSet::new(),
             reached: BTreeMap::new(),
         }
     }
@@ -187,6 +227,7 @@ impl Faults {
         self.strikes.clear();
         self.tasks.clear();
         self.calls.clear();
+        self.leftovers.clear();
     }
 
     /// Counts that a process reached the point, and returns the strike for it, if any.
@@ -200,6 +241,11 @@ impl Faults {
     /// Returns the failure that this attempt of a task must report, if any.
     pub(crate) fn of_task(&mut self, node: usize, task: TaskType) -> Option<Code> {
         self.tasks.get_mut(&(node, task)).and_then(Failing::next)
+    }
+
+    /// Returns true if this removal of the app leaves something on the node.
+    pub(crate) fn leaves_something(&mut self, node: usize) -> bool {
+        self.leftovers.remove(&node)
     }
 
     /// Returns the failure that this attempt of a cluster call must report, if any.

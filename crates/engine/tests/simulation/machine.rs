@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::{
     node::Node,
-    oracles::{self, Effect},
+    oracles::{self, Effect, Oracle},
     simulation::{Scenario, Simulation},
 };
 
@@ -63,6 +63,13 @@ impl Machine {
     /// Returns true if RKE2 is installed and its unit does not run, although it was started.
     pub(crate) fn is_down(&self) -> bool {
         self.installed && self.has_data && self.unit == Unit::Stopped
+    }
+
+    /// Edits the configuration as a person does; returns false if there is none.
+    pub(crate) fn edit_config(&mut self) -> bool {
+        let is_there = self.configured.is_some();
+        self.configured = is_there.then(|| "edited by hand".to_owned());
+        is_there
     }
 
     fn count_effect(&mut self, task: TaskType) {
@@ -135,8 +142,10 @@ impl RunningTask {
         self.injected_failure()?;
         let is_own = self.simulation.scenario == Scenario::OneDeployment;
         if is_own && self.node.machine().has_data && !task.absent_paths.is_empty() {
-            self.simulation
-                .report_violation(format!("{}: a member's own data was taken for a leftover", self.node.name));
+            self.simulation.report_violation(
+                Oracle::Effects,
+                format!("{}: a member's own data was taken for a leftover", self.node.name),
+            );
         }
         value(&PreflightReport { passed: 9, findings: Vec::new(), checked: Vec::new() })
     }
@@ -261,14 +270,18 @@ impl RunningTask {
         reach(Point::TaskInside(self.task));
         self.pause(100, 2_000).await?;
         self.injected_failure()?;
-        let changed = self.node.machine().installed;
+        let changed = !self.node.machine().is_clean();
         if changed {
+            let leaves_something = self.simulation.faults().leaves_something(self.node.index);
+            if leaves_something {
+                self.simulation.count("removals that left something");
+            }
             if self.node.machine().role == Some(Rke2Role::Server) {
                 self.simulation.kube().clear();
             }
             self.change(|machine| {
                 (machine.installed, machine.configured, machine.unit) = (false, None, Unit::Stopped);
-                (machine.has_data, machine.fetched, machine.is_damaged) = (false, false, false);
+                (machine.has_data, machine.fetched, machine.is_damaged) = (leaves_something, false, false);
             });
         }
         value(&Rke2Uninstalled { exit_status: changed.then_some(0), found: Vec::new(), removed: Vec::new() })
@@ -320,7 +333,7 @@ impl RunningTask {
 
     fn check(&self, holds: bool, otherwise: &str) {
         if !holds {
-            self.simulation.report_violation(format!("{}, {}: {otherwise}", self.node.name, self.task));
+            self.simulation.report_violation(Oracle::Order, format!("{}, {}: {otherwise}", self.node.name, self.task));
         }
     }
 

@@ -7,6 +7,8 @@
 //! A trace contains no certificates, keys or sealed secrets, because the seed does not decide them: the cryptographic library draws
 //! the keys and nonces.
 
+mod bugs;
+mod cancels;
 mod cluster;
 mod disk;
 mod faults;
@@ -19,17 +21,19 @@ mod people;
 mod plane;
 mod scheduler;
 mod seed;
+mod shrink;
 mod simulation;
 mod tenancy;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::Write,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -48,6 +52,10 @@ const SETTLED_PERCENT_MIN: u64 = 95;
 const LARGE_SEEDS: u64 = 6;
 /// A run stops after this many failed seeds.
 const FAILED_MAX: usize = 8;
+/// This many failed seeds of whole lives are shrunk.
+const SHRUNK_MAX: usize = 2;
+/// A seed is shrunk for this long in real time; most need a minute or two. What is left then fails, too.
+const SHRINK_TIME_MAX: Duration = Duration::from_secs(180);
 /// Every 20th seed is simulated twice more and must produce the same trace both times.
 const AGAIN_EVERY: usize = 20;
 
@@ -93,16 +101,18 @@ fn simulation_of_tenants_keeps_them_isolated() {
 #[test]
 fn simulation_of_whole_lives_ends_in_states_that_people_asked_for() {
     if let Ok(text) = std::env::var("GPUAAS_LIFE_SEED") {
-        let played = seed::play_life(text.parse().expect("GPUAAS_LIFE_SEED is a number"));
-        show(&played.trace.join("\n"));
-        assert!(played.violations.is_empty(), "{}", failure_of(&played, "GPUAAS_LIFE_SEED"));
-        return;
+        return replay_life(text.parse().expect("GPUAAS_LIFE_SEED is a number"));
     }
     let setting = std::env::var("GPUAAS_LIFE_SEEDS");
     let seeds = setting.map_or(LIFE_SEEDS, |text| text.parse().expect("GPUAAS_LIFE_SEEDS is a number"));
     let played = play_all(&(0..seeds).collect::<Vec<_>>(), seed::play_life);
-    let failed = played.iter().filter(|played| !played.violations.is_empty());
-    let failed: Vec<String> = failed.map(|played| failure_of(played, "GPUAAS_LIFE_SEED")).collect();
+    let failed = played.iter().filter(|played| !played.violations.is_empty()).enumerate();
+    let failed: Vec<String> = failed
+        .map(|(at, played)| {
+            let failure = failure_of(played, "GPUAAS_LIFE_SEED");
+            if at < SHRUNK_MAX { format!("{failure}\n{}", shrunk(played, None)) } else { failure }
+        })
+        .collect();
     show(&format!("simulation of whole lives: {:?}", injected(&played)));
     for (seed, why) in played.iter().filter_map(|played| Some((played.seed, played.unsettled.as_ref()?))) {
         show(&format!("simulation of whole lives: seed {seed} did not settle: {why}"));
@@ -186,13 +196,61 @@ fn pin_to_one_cpu(player: usize) {
     }
 }
 
+/// Plays one whole life and prints its script and its trace: with the parts of `GPUAAS_LIFE_ONLY` and the deliberate bug of `GPUAAS_BUG`, if
+/// these are set.
+fn replay_life(seed: u64) {
+    let parts = std::env::var("GPUAAS_LIFE_ONLY").ok().map(|text| {
+        let numbers = text.split(',').filter(|number| !number.is_empty());
+        numbers.map(|number| number.parse().expect("GPUAAS_LIFE_ONLY lists numbers")).collect::<BTreeSet<usize>>()
+    });
+    let bug = std::env::var("GPUAAS_BUG").ok().map(|name| bugs::named(&name).expect("GPUAAS_BUG names a bug"));
+    for (number, part) in seed::parts_of_life(seed).iter().enumerate() {
+        if parts.as_ref().is_none_or(|parts| parts.contains(&number)) {
+            show(&format!("part {number}: {part}"));
+        }
+    }
+    let played = seed::play_parts(seed, parts.as_ref(), bug);
+    show(&played.trace.join("\n"));
+    if let Some(why) = &played.unsettled {
+        show(&format!("did not settle: {why}"));
+    }
+    assert!(played.violations.is_empty(), "{}", failure_of(&played, "GPUAAS_LIFE_SEED"));
+}
+
+/// Shrinks the script of a failed whole life, and returns the fewest parts with which the same oracle fails, with the line that replays them.
+fn shrunk(played: &Played, bug: Option<gpuaas_bugs::Bug>) -> String {
+    let Some(oracle) = played.violations.first().map(|violation| violation.oracle) else { return String::new() };
+    let parts = seed::parts_of_life(played.seed);
+    let began = Instant::now();
+    let kept = shrink::shrink(parts.len(), |parts| {
+        if began.elapsed() > SHRINK_TIME_MAX {
+            return false;
+        }
+        let again = seed::play_parts(played.seed, Some(parts), bug);
+        again.violations.iter().any(|violation| violation.oracle == oracle)
+    });
+    let described: Vec<String> = kept.iter().map(|number| format!("    part {number}: {}", parts[*number])).collect();
+    let numbers: Vec<String> = kept.iter().map(ToString::to_string).collect();
+    let bug = bug.map_or_else(String::new, |bug| format!("GPUAAS_BUG={} ", bug.name()));
+    format!(
+        "  {oracle} fails with {} of {} parts:\n{}\n  GPUAAS_LIFE_SEED={} GPUAAS_LIFE_ONLY={} {bug}cargo test -p gpuaas-engine \
+         --all-features --test simulation whole_lives -- --nocapture",
+        kept.len(),
+        parts.len(),
+        described.join("\n"),
+        played.seed,
+        numbers.join(","),
+    )
+}
+
 fn failure(played: &Played) -> String {
     failure_of(played, "GPUAAS_SEED")
 }
 
 /// Returns the violations of a seed with the variable that repeats it.
 fn failure_of(played: &Played, variable: &str) -> String {
-    let violations = played.violations.join("\n  ");
+    let violations: Vec<String> = played.violations.iter().map(ToString::to_string).collect();
+    let violations = violations.join("\n  ");
     format!("seed {} ({variable}={} repeats it and prints its trace):\n  {violations}", played.seed, played.seed)
 }
 

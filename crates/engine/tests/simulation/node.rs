@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::{
     disk::Disk,
     machine::{self, Machine, Unit},
-    oracles,
+    oracles::{self, Oracle},
     plane::{Plane, signing_keys},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
     simulation::Simulation,
@@ -129,7 +129,7 @@ impl Node {
                         link.ended.cancel();
                     }
                 }
-                Err(error) => within.report_violation(format!("a node's row cannot be read: {error}")),
+                Err(error) => within.report_violation(Oracle::Run, format!("a node's row cannot be read: {error}")),
             }
         });
     }
@@ -160,7 +160,10 @@ impl Node {
                     // The agent cannot open its ledger on a full disk.
                     Err(_) if node.disk.is_full() => within.scheduler.sleep(RESTART_DELAY).await,
                     Err(error) => {
-                        return within.report_violation(format!("the agent of {} does not start: {error}", node.name));
+                        return within.report_violation(
+                            Oracle::Run,
+                            format!("the agent of {} does not start: {error}", node.name),
+                        );
                     }
                 }
             }
@@ -272,7 +275,9 @@ impl Node {
         match ended {
             Ok(true) => self.expect_reconnect(simulation, plane),
             Ok(false) => {}
-            Err(error) => simulation.report_violation(format!("the end of a connection was not recorded: {error}")),
+            Err(error) => {
+                simulation.report_violation(Oracle::Run, format!("the end of a connection was not recorded: {error}"))
+            }
         }
     }
 
@@ -284,7 +289,7 @@ impl Node {
         for unit in units.iter().filter(|_| is_up || is_down) {
             let report = if is_up { self.unit_report(unit, now) } else { self.down_report(unit, now) };
             if let Err(error) = plane.engine.units_changed(self.enrolled(), &[report]).await {
-                simulation.report_violation(format!("a unit's report was not recorded: {error}"));
+                simulation.report_violation(Oracle::Run, format!("a unit's report was not recorded: {error}"));
             }
         }
     }
@@ -315,7 +320,7 @@ impl Node {
                 return;
             }
             if let Err(error) = commands::node::mark_unreachable(&plane.engine, node.id).await {
-                within.report_violation(format!("a node's absence was not recorded: {error}"));
+                within.report_violation(Oracle::Run, format!("a node's absence was not recorded: {error}"));
             }
         });
     }

@@ -197,14 +197,15 @@ impl People {
         }
     }
 
-    /// Allocates the node to the project and waits until the allocation is active. Allocates again if the inspection fails.
+    /// Allocates the node to the project and waits until the allocation is active. Allocates again if the inspection fails, or
+    /// if an earlier allocation is released.
     pub(crate) async fn allocation(&self, project: ProjectId, node: NodeId) -> Result<(), String> {
         let filter = AllocationFilter { node: Some(node), ..AllocationFilter::default() };
         loop {
             let all = self.read(async |reader| reader.allocations(&filter).await).await?;
             match all.last().map(|allocation| allocation.state) {
                 Some(AllocationState::Active) => return Ok(()),
-                Some(AllocationState::Failed) | None => {
+                Some(AllocationState::Failed | AllocationState::Released) | None => {
                     let asked = self.ask(move |engine, caller| {
                         Box::pin(async move { commands::allocation::create(&engine, &caller, project, node).await })
                     });
@@ -308,6 +309,11 @@ impl People {
         }
     }
 
+    /// Waits before a request is repeated.
+    pub(crate) async fn pause(&self) {
+        self.simulation.scheduler.sleep(POLL_INTERVAL).await;
+    }
+
     /// Releases an allocation.
     pub(crate) async fn release(&self, allocation: AllocationId) -> Result<(), String> {
         let asked = self.ask(move |engine, caller| {
@@ -327,7 +333,21 @@ impl People {
     }
 }
 
-fn message(error: CommandError) -> String {
+/// Cancels every open operation once, as a person does who sees it begin a step.
+pub(crate) async fn cancel_open(simulation: Arc<Simulation>) {
+    let people = People::of(&simulation);
+    let open = people.read(async |reader| reader.open_operations().await).await.unwrap_or_default();
+    for OperationRecord { id, .. } in open {
+        let asked = people.try_once(move |engine, caller| {
+            Box::pin(async move { commands::operation::cancel(&engine, &caller, id).await })
+        });
+        if accepted_answer(&simulation, "cancel in a step", asked.await).is_some() {
+            simulation.count("operations cancelled in a step");
+        }
+    }
+}
+
+pub(crate) fn message(error: CommandError) -> String {
     error.to_string()
 }
 

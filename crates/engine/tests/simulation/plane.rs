@@ -25,7 +25,7 @@ use crate::{
     cluster::Cluster,
     network::Network,
     node::Link,
-    oracles::{self, Effect},
+    oracles::{self, Effect, Oracle},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
     simulation::{Scenario, Simulation},
 };
@@ -84,7 +84,7 @@ pub(crate) fn start(simulation: &Arc<Simulation>, slot: usize, predecessor: Opti
     simulation.expect_plane(slot, process);
     simulation.scheduler.spawn(process, async move {
         if let Err(error) = serve(&within, slot, process, predecessor).await {
-            within.report_violation(format!("a control plane ended: {error}"));
+            within.report_violation(Oracle::Run, format!("a control plane ended: {error}"));
         }
     });
 }

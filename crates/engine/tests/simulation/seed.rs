@@ -1,13 +1,22 @@
 //! Simulates one seed from start to end.
 
-use std::{collections::BTreeMap, path::Path, sync::Mutex, sync::PoisonError, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
+use gpuaas_bugs::Bug;
+use gpuaas_crash_points::StepKind;
 use gpuaas_store::{CommitTiming, Store, StoreOptions};
 use gpuaas_trust::sha256_hex;
 
 use crate::{
     faults::Faults,
-    life, oracles, people,
+    life::{self, script::Script},
+    oracles::{self, Oracle, Violation},
+    people,
     scheduler::{Scheduler, SimulatedClock},
     simulation::{Scenario, Simulation},
     tenancy,
@@ -36,7 +45,7 @@ pub(crate) struct Played {
     pub(crate) trace: Vec<String>,
     /// SHA-256 of the trace.
     pub(crate) hash: String,
-    pub(crate) violations: Vec<String>,
+    pub(crate) violations: Vec<Violation>,
     /// Why the workload neither runs nor is decommissioned at the end of its life; `None` if it does.
     pub(crate) unsettled: Option<String>,
     /// Counts of injected faults and other notable events, by description.
@@ -46,23 +55,50 @@ pub(crate) struct Played {
 /// Simulates one deployment with the faults of the seed.
 pub(crate) fn play(seed: u64) -> Played {
     let mut chance = Chance::of_seed(seed);
-    let faults = Faults::of(&mut chance.fork());
-    play_with((Scenario::OneDeployment, seed), chance, faults, CommitTiming::Immediate)
+    let script = Script::of_faults(Faults::of(&mut chance.fork()));
+    play_with((Scenario::OneDeployment, seed), chance, script, CommitTiming::Immediate)
 }
 
 /// Simulates two tenants and an operator with the faults of the seed.
 pub(crate) fn play_tenants(seed: u64) -> Played {
     let mut chance = Chance::of_seed(seed ^ TENANTS);
-    let faults = Faults::of(&mut chance.fork()).of_tenants(TENANTS_NODES);
-    play_with((Scenario::TwoTenants, seed), chance, faults, CommitTiming::Immediate)
+    let script = Script::of_faults(Faults::of(&mut chance.fork()).of_tenants(TENANTS_NODES));
+    play_with((Scenario::TwoTenants, seed), chance, script, CommitTiming::Immediate)
 }
 
-/// Simulates the whole life of a workload with the faults of the seed.
+/// Simulates the whole life of a workload with the script of the seed.
 pub(crate) fn play_life(seed: u64) -> Played {
+    play_parts(seed, None, None)
+}
+
+/// Simulates the whole life of a workload with some parts of the seed's script, or all, and with a deliberate bug, or none.
+pub(crate) fn play_parts(seed: u64, parts: Option<&BTreeSet<usize>>, bug: Option<Bug>) -> Played {
+    let (script, chance) = draw_life(seed);
+    let script = match parts {
+        Some(parts) => script.only(parts),
+        None => script,
+    };
+    let _on = bug.map(gpuaas_bugs::switch_on);
+    play_with((Scenario::WholeLife, seed), chance, script, CommitTiming::Immediate)
+}
+
+/// Simulates every operation of a workload, and cancels one in the step with this number among those of its kind; none without it.
+pub(crate) fn play_cancelled(seed: u64, cancelled: Option<(StepKind, u32)>) -> Played {
+    let script = life::in_order::script(LIFE_NODES, cancelled);
+    play_with((Scenario::WholeLife, seed), Chance::of_seed(LIFE), script, CommitTiming::Immediate)
+}
+
+/// Returns the parts of the script of a whole life, in words.
+pub(crate) fn parts_of_life(seed: u64) -> Vec<String> {
+    draw_life(seed).0.parts()
+}
+
+/// Draws the script of a whole life, and the source of all other random choices.
+fn draw_life(seed: u64) -> (Script, Chance) {
     let mut chance = Chance::of_seed(seed ^ LIFE);
     let mut drawn = chance.fork();
     let faults = Faults::of(&mut drawn).of_life(LIFE_NODES, &mut drawn);
-    play_with((Scenario::WholeLife, seed), chance, faults, CommitTiming::Immediate)
+    (Script::draw(faults, &mut drawn), chance)
 }
 
 /// Simulates a deployment on many nodes without faults, with a store that answers in real time. The trace is therefore not
@@ -71,21 +107,21 @@ pub(crate) fn play_large(seed: u64) -> Played {
     play_with(
         (Scenario::OneDeployment, seed),
         Chance::of_seed(seed),
-        Faults::none(LARGE_NODES),
+        Script::of_faults(Faults::none(LARGE_NODES)),
         CommitTiming::Asynchronous,
     )
 }
 
-fn play_with(seed: (Scenario, u64), chance: Chance, faults: Faults, answers: CommitTiming) -> Played {
+fn play_with(seed: (Scenario, u64), chance: Chance, script: Script, answers: CommitTiming) -> Played {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is made");
     // Unconstrained, because the seed does not control when tokio refills its cooperative budget.
-    runtime.block_on(tokio::task::unconstrained(play_here(seed, chance, faults, answers)))
+    runtime.block_on(tokio::task::unconstrained(play_here(seed, chance, script, answers)))
 }
 
 async fn play_here(
     (scenario, seed): (Scenario, u64),
     mut chance: Chance,
-    faults: Faults,
+    script: Script,
     answers: CommitTiming,
 ) -> Played {
     let scheduler = Scheduler::new(Simulation::START, chance.fork());
@@ -93,7 +129,7 @@ async fn play_here(
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
     let clock = std::sync::Arc::new(SimulatedClock(scheduler.clone()));
     let store = Store::open_simulated(&options, clock, answers).await.expect("a store is made");
-    let simulation = Simulation::new(scenario, scheduler.clone(), store.clone(), chance, faults);
+    let simulation = Simulation::new(scenario, scheduler.clone(), store.clone(), chance, script.faults.clone());
     let watch = {
         let simulation = std::sync::Arc::downgrade(&simulation);
         gpuaas_crash_points::watch(move |point| {
@@ -108,7 +144,7 @@ async fn play_here(
         let end = match scenario {
             Scenario::OneDeployment => people::deploy(people).await.map(Some),
             Scenario::TwoTenants => tenancy::run_seed(people).await.map(|()| None),
-            Scenario::WholeLife => Box::pin(life::run_seed(people)).await.map(Some),
+            Scenario::WholeLife => Box::pin(life::run_seed(people, script)).await.map(Some),
         };
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     });
@@ -124,17 +160,17 @@ async fn play_here(
     let deployed = deployed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let mut rows = Vec::new();
     match (ran, deployed) {
-        (Err(why), _) | (Ok(()), Some(Err(why))) => simulation.report_violation(why),
-        (Ok(()), None) => simulation.report_violation("the clients ended without a result".to_owned()),
+        (Err(why), _) | (Ok(()), Some(Err(why))) => simulation.report_violation(Oracle::Run, why),
+        (Ok(()), None) => simulation.report_violation(Oracle::Run, "the clients ended without a result".to_owned()),
         // Effects were judged when they happened; only archived and deleted history remains to be judged.
         (Ok(()), Some(Ok(None))) => {
             if let Err(error) = oracles::check_history(&simulation).await {
-                simulation.report_violation(format!("the rows cannot be read: {error}"));
+                simulation.report_violation(Oracle::Run, format!("the rows cannot be read: {error}"));
             }
         }
         (Ok(()), Some(Ok(Some(deployed)))) => match oracles::check(&simulation, scenario, &deployed).await {
             Ok(lines) => rows = lines,
-            Err(error) => simulation.report_violation(format!("the rows cannot be read: {error}")),
+            Err(error) => simulation.report_violation(Oracle::Run, format!("the rows cannot be read: {error}")),
         },
     }
     simulation.shut_down();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{channel::oneshot, future::BoxFuture};
-use gpuaas_crash_points::Point;
+use gpuaas_crash_points::{Point, StepKind};
 use gpuaas_engine::Engine;
 use gpuaas_model::{NodeId, Timestamp};
 use gpuaas_store::{Gate, Store};
@@ -17,7 +17,8 @@ use crate::{
     cluster::KubeModel,
     faults::{Faults, Strike, Timed},
     node::Node,
-    oracles,
+    oracles::{self, Oracle, Violation},
+    people,
     plane::{self, Plane},
     scheduler::{Process, Scheduler, die_here},
 };
@@ -50,7 +51,7 @@ pub(crate) struct Simulation {
     /// True while faults are injected: from [`Simulation::start_faults`], after the nodes have enrolled, to [`Simulation::stop_faults`].
     armed: Mutex<bool>,
     trace: Mutex<Vec<String>>,
-    violations: Mutex<Vec<String>>,
+    violations: Mutex<Vec<Violation>>,
     /// Processes that cannot reach the database, each with the time at which the outage ends.
     stalled: Mutex<BTreeMap<Process, Timestamp>>,
     /// The KubeNodes of the cluster.
@@ -130,9 +131,10 @@ impl Simulation {
     }
 
     /// Records a violation; the seed fails.
-    pub(crate) fn report_violation(&self, what: String) {
-        self.log(&format!("VIOLATED {what}"));
-        locked(&self.violations).push(what);
+    pub(crate) fn report_violation(&self, oracle: Oracle, what: String) {
+        let violation = Violation { oracle, what };
+        self.log(&format!("VIOLATED {violation}"));
+        locked(&self.violations).push(violation);
     }
 
     /// Records why the workload did not settle.
@@ -145,7 +147,7 @@ impl Simulation {
         locked(&self.unsettled).clone()
     }
 
-    pub(crate) fn violations(&self) -> Vec<String> {
+    pub(crate) fn violations(&self) -> Vec<Violation> {
         locked(&self.violations).clone()
     }
 
@@ -383,10 +385,18 @@ impl Simulation {
         if !*locked(&self.armed) {
             return;
         }
+        if let Point::StepBegun(kind) = point {
+            match kind {
+                StepKind::NodeTask => self.count("node tasks begun"),
+                StepKind::ClusterCall => self.count("cluster calls begun"),
+                StepKind::Record => {}
+            }
+        }
         let Some(strike) = locked(&self.faults).reach(point) else { return };
         match strike {
             Strike::Freeze(wait) => simulation.freeze(process, wait),
             Strike::Stall(wait) => simulation.stall(process, wait),
+            Strike::Cancel => self.scheduler.spawn(self.outside, people::cancel_open(simulation.clone())),
             Strike::Die | Strike::LosePower => {
                 self.log(&format!("death at {point}{}", if strike == Strike::Die { "" } else { ", with power loss" }));
                 match self.nodes().iter().find(|node| node.agent().is_some_and(|(agent, _)| agent == process)) {

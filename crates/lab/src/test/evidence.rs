@@ -119,7 +119,8 @@ fn describe(detail: &OperationDetail, events: &[Event]) -> String {
     text
 }
 
-fn describe_fault(fault: &Fault) -> String {
+/// Describes a fault with its evidence and the next action.
+pub(super) fn describe_fault(fault: &Fault) -> String {
     let seen = fault.evidence.as_deref().unwrap_or("no evidence");
     let command = fault.command.as_ref().map_or_else(String::new, |command| format!(" ({command})"));
     format!("{}: {}; {seen}; next: {}{command}", fault.code, fault.summary, fault.next)

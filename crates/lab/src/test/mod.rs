@@ -63,6 +63,12 @@ const SCENARIOS: &[Scenario] = &[
         needs: &[Part::Programs, Part::Packages, Part::Release, Part::Kubectl],
         run: rke2::run_scenario,
     },
+    Scenario {
+        name: rke2::life::NAME,
+        nodes: 3,
+        needs: &[Part::Programs, Part::Packages, Part::Release, Part::Kubectl],
+        run: rke2::life::run_scenario,
+    },
 ];
 
 /// Scenarios that run only on request: they take longer or are no tests.
@@ -88,13 +94,16 @@ pub struct TestOptions {
     /// Run only this fault test; repeatable.
     #[arg(long, value_name = "CELL", requires = "faults")]
     only: Vec<String>,
+    /// Break this state of the scenario `life` on purpose, to see that its check fails. An unknown name lists them.
+    #[arg(long, value_name = "STATE", conflicts_with = "faults")]
+    sabotage: Option<String>,
 }
 
 impl TestOptions {
     /// Options for these runs, with programs built here.
     pub(crate) fn of(names: &[&str]) -> Self {
         let runs = names.iter().map(|name| (*name).to_owned()).collect();
-        Self { runs, sources: Sources::default(), keep: false, faults: false, only: Vec::new() }
+        Self { runs, sources: Sources::default(), keep: false, faults: false, only: Vec::new(), sabotage: None }
     }
 
     /// Selects the requested ones of all runs, in the order of `all`.
@@ -119,7 +128,12 @@ pub(crate) fn run(options: &TestOptions, builder: &dyn Builder) -> anyhow::Resul
         faults::check_names(&options.only)?;
         return execute(options, vec![Run::Scenario(&FAULTS)], &options.only, builder);
     }
-    execute(options, Run::all(SCENARIOS), &[], builder)
+    let wanted = options.sabotage.as_slice();
+    if let [state] = wanted {
+        ensure!(options.runs == [rke2::life::NAME], "--sabotage goes with the scenario {} alone", rke2::life::NAME);
+        rke2::life::check_sabotage(state)?;
+    }
+    execute(options, Run::all(SCENARIOS), wanted, builder)
 }
 
 /// Builds the parts that these runs need, which takes minutes the first time.

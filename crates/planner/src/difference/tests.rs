@@ -47,10 +47,13 @@ fn member(state: MemberState) -> MemberView {
             name: "gpu-2".parse().expect("a name"),
             address: String::new(),
             clock_skew_seconds: None,
+            unreachable_since: None,
         },
         state,
         health: Health::Healthy,
         fault: None,
+        own_health: Health::Healthy,
+        own_fault: None,
         touched: true,
     }
 }

@@ -102,7 +102,8 @@ fn node_with_blocking_findings_is_refused_until_it_is_inspected_again() {
     let [reason] = reasons.as_slice() else { panic!("{reasons:?}") };
     assert_eq!(reason.code, Code::AllocationBlocked);
     assert_eq!(reason.detail, "gpu-1 has findings that block a deployment: leftover, port_taken");
-    assert!(reason.next.as_ref().is_some_and(|next| next.ends_with("gpuaas node inspect gpu-1")), "{reason:?}");
+    let next = reason.next.as_deref().expect("a next action");
+    assert!(next.contains("gpuaas node show gpu-1") && next.ends_with("gpuaas node inspect gpu-1"), "{reason:?}");
     candidate.state = AllocationState::Released;
     let reasons = unusable("server_allocation_id", &candidate, &manifest());
     assert!(reasons.iter().all(|reason| reason.code != Code::AllocationBlocked), "no reason about the node");

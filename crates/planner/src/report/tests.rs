@@ -24,10 +24,13 @@ fn member(name: &str, state: MemberState) -> MemberView {
             name: "edge-1".parse().unwrap(),
             address: "192.0.2.7".to_owned(),
             clock_skew_seconds: None,
+            unreachable_since: None,
         },
         state,
         health: Health::Healthy,
         fault: None,
+        own_health: Health::Healthy,
+        own_fault: None,
         touched: true,
     }
 }

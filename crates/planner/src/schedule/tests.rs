@@ -1,4 +1,3 @@
-use gpuaas_model::MemberId;
 use proptest::prelude::*;
 
 use super::*;
@@ -165,4 +164,23 @@ fn late_cancellation_changes_neither_success_nor_failure() {
     assert_eq!(schedule(&[step("a", &[], StepState::Succeeded)], true, NOW).ending, Some(Ending::Succeeded));
     let failed = [step("a", &[], StepState::Failed), step("b", &["a"], StepState::Skipped)];
     assert_eq!(schedule(&failed, true, NOW).ending, Some(Ending::NeedsAttention));
+}
+
+#[test]
+fn member_is_finished_once_all_of_its_steps_succeeded() {
+    let id = |number| MemberId::from_uuid(uuid::Uuid::from_u128(number));
+    let of = |number, state| {
+        let mut step = step("a", &[], state);
+        step.spec.member = Some(id(number));
+        step
+    };
+    let steps = [
+        step("whole", &[], StepState::Failed),
+        of(1, StepState::Succeeded),
+        of(1, StepState::Succeeded),
+        of(2, StepState::Succeeded),
+        of(2, StepState::Skipped),
+        of(3, StepState::Failed),
+    ];
+    assert_eq!(finished_members(&steps), BTreeSet::from([id(1)]));
 }

@@ -29,10 +29,17 @@ fn member(state: MemberState, health: Health) -> MemberView {
             allocation: AllocationId::from_uuid(uuid(2)),
             node: NodeId::from_uuid(uuid(3)),
         },
-        machine: MachineView { name: name("gpu-1"), address: "10.0.0.1".into(), clock_skew_seconds: None },
+        machine: MachineView {
+            name: name("gpu-1"),
+            address: "10.0.0.1".into(),
+            clock_skew_seconds: None,
+            unreachable_since: None,
+        },
         state,
         health,
         fault: None,
+        own_health: health,
+        own_fault: None,
         touched: true,
     }
 }
@@ -102,7 +109,8 @@ fn other_operations_set_their_lifecycle() {
     use {OperationKind as K, OperationState as S};
     assert_eq!(lifecycle(K::Decommission, S::Running), Lifecycle::Decommissioning);
     assert_eq!(lifecycle(K::Decommission, S::Succeeded), Lifecycle::Decommissioned);
-    assert_eq!(lifecycle(K::Decommission, S::NeedsAttention), Lifecycle::Failed);
+    assert_eq!(lifecycle(K::Decommission, S::NeedsAttention), Lifecycle::Decommissioning);
+    assert!(!crate::lifecycle::allows(K::Repair, lifecycle(K::Decommission, S::Failed)), "a repair would make it run");
     assert_eq!(lifecycle(K::Decommission, S::Cancelled), Lifecycle::Cancelled);
     assert_eq!(lifecycle(K::Stop, S::Waiting), Lifecycle::Stopping);
     assert_eq!(lifecycle(K::Stop, S::Succeeded), Lifecycle::Stopped);
@@ -110,6 +118,35 @@ fn other_operations_set_their_lifecycle() {
     assert_eq!(lifecycle(K::Start, S::Succeeded), Lifecycle::Running);
     assert_eq!(lifecycle(K::Stop, S::NeedsAttention), BEFORE.lifecycle);
     assert_eq!(lifecycle(K::AddMember, S::NeedsAttention), BEFORE.lifecycle);
+}
+
+#[test]
+fn workload_runs_after_a_start_whose_members_alone_failed() {
+    let starting = Status { lifecycle: Lifecycle::Starting, ..BEFORE };
+    let whole = |state| step("server", state, FailureScope::Operation);
+    let part = |state| step("agent", state, FailureScope::Member);
+    let failed = || member(MemberState::Failed { since: SINCE, fault: fault(FaultClass::Repairable) }, Health::Failed);
+    let after = |state, steps: &[StepProgress]| {
+        let operation = OperationView { kind: OperationKind::Start, state, steps };
+        let status = status(&starting, &workload(vec![well(), failed()]), Some(&operation), None);
+        (status.lifecycle, status.health, status.recovery)
+    };
+    use {Health as H, Lifecycle as L, OperationState as S, Recovery as R, StepState as T};
+    let usable = (L::Running, H::Degraded, R::RepairAvailable);
+    assert_eq!(after(S::NeedsAttention, &[whole(T::Succeeded), part(T::Failed)]), usable);
+    assert_eq!(
+        after(S::Failed, &[whole(T::Succeeded), part(T::Failed)]),
+        usable,
+        "once a later operation took its place"
+    );
+    assert_eq!(after(S::Cancelled, &[whole(T::Succeeded), part(T::Skipped)]), usable);
+    assert_eq!(after(S::NeedsAttention, &[whole(T::Failed), part(T::Skipped)]).0, L::Starting);
+    assert_eq!(after(S::Cancelled, &[whole(T::Skipped), part(T::Skipped)]).0, L::Starting);
+    assert_eq!(after(S::Running, &[whole(T::Succeeded), part(T::Running)]).0, L::Starting);
+    let stopped = || vec![well(), member(MemberState::Stopped { since: SINCE }, Health::Healthy)];
+    let at_rest = |state| of(OperationKind::Start, state, &[whole(T::Succeeded)], stopped());
+    assert_eq!((at_rest(S::Cancelled).lifecycle, at_rest(S::Cancelled).health), (L::Running, H::Degraded));
+    assert_eq!(of(OperationKind::DrainMember, S::Running, &[], stopped()).health, H::Progressing, "it may start now");
 }
 
 #[test]
@@ -190,6 +227,20 @@ fn recovery_follows_the_worst_fault() {
 }
 
 #[test]
+fn repair_is_available_only_where_it_is_accepted() {
+    let failed = || member(MemberState::Failed { since: SINCE, fault: fault(FaultClass::Repairable) }, Health::Failed);
+    let ended = OperationView { kind: OperationKind::Reconcile, state: OperationState::NeedsAttention, steps: &[] };
+    for lifecycle in Lifecycle::ALL {
+        let before = Status { lifecycle: *lifecycle, ..BEFORE };
+        let is_open = matches!(lifecycle, Lifecycle::Requested | Lifecycle::Deploying);
+        let offered = status(&before, &workload(vec![failed()]), Some(&ended), None).recovery;
+        let is_offered = offered == Recovery::RepairAvailable;
+        let is_accepted = crate::lifecycle::allows(OperationKind::Repair, *lifecycle);
+        assert!(is_offered == is_accepted || is_open, "{lifecycle}: {offered}");
+    }
+}
+
+#[test]
 fn recovery_of_each_class_is_that_of_its_situation() {
     for class in FaultClass::ALL {
         let failed = member(MemberState::Failed { since: SINCE, fault: fault(*class) }, Health::Failed);
@@ -229,7 +280,8 @@ fn fault_of_a_workload_follows_failed_steps_and_the_end_of_the_operation() {
 fn member_that_a_cancelled_operation_left_unfinished_has_a_fault() {
     let of = |state, kind| {
         let member = member(state, Health::Progressing);
-        unfinished_member(&member, kind, None, &workload(vec![member.clone()]))
+        let ended = EndedOperation { kind, ending: Ending::Cancelled, targets: &[member.id], cause: None };
+        unfinished_member(&member, &ended, &workload(vec![member.clone()]))
     };
     use {MemberState as S, OperationKind as K};
     let unfinished = of(S::Preparing { since: SINCE }, K::Deploy).expect("a fault");
@@ -243,4 +295,30 @@ fn member_that_a_cancelled_operation_left_unfinished_has_a_fault() {
     assert_eq!(added.next.command.as_deref(), Some("gpuaas workload resume train"), "no advice to remove the workload");
     assert_eq!(of(S::Ready { since: SINCE }, K::Deploy), None);
     assert_eq!(of(S::Removed, K::Decommission), None);
+}
+
+#[test]
+fn member_that_a_repair_left_out_is_failed_and_names_its_own_repair() {
+    use {Ending as E, MemberState as S, OperationKind as K};
+    let after = |state, (kind, ending), is_target: bool| {
+        let member = member(state, Health::Progressing);
+        let (targets, cause) = (if is_target { vec![member.id] } else { Vec::new() }, fault(FaultClass::Manual));
+        let ended = EndedOperation { kind, ending, targets: &targets, cause: Some(&cause) };
+        let fault = unfinished_member(&member, &ended, &workload(vec![member.clone()]))?;
+        Some((fault.code, fault.next.command.unwrap_or_default()))
+    };
+    let repair = "gpuaas workload repair train --scope member --member server-1".to_owned();
+    let left_out = Some(("member_left_out".to_owned(), repair));
+    assert_eq!(after(S::Pending, (K::Repair, E::Succeeded), false), left_out);
+    assert_eq!(after(S::Joining { since: SINCE }, (K::Repair, E::NeedsAttention), false), left_out);
+    assert_eq!(after(S::Stopped { since: SINCE }, (K::Repair, E::Succeeded), false), left_out, "the workload runs now");
+    assert_eq!(
+        after(S::Stopped { since: SINCE }, (K::Repair, E::NeedsAttention), false),
+        None,
+        "a start brings it back"
+    );
+    assert_eq!(after(S::Ready { since: SINCE }, (K::Repair, E::Succeeded), false), None);
+    assert_eq!(after(S::Pending, (K::Deploy, E::Succeeded), true), None);
+    let of_target = after(S::Pending, (K::Repair, E::NeedsAttention), true).expect("a fault");
+    assert_eq!(of_target, ("it_broke".to_owned(), "gpuaas workload resume train".to_owned()));
 }

@@ -62,7 +62,7 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
         return Ok(restored);
     }
     let ports = ports::system();
-    let restored = Restore { options, data: &data, staging: &staging, ports: &ports }.run(from).await;
+    let restored = Box::pin(Restore { options, data: &data, staging: &staging, ports: &ports }.run(from)).await;
     let Err(error) = restored else { return restored };
     match staging.recover(options).await {
         // The connection to the database broke after it had committed the rows.
@@ -94,7 +94,7 @@ impl Restore<'_> {
         }
         self.staging.begin()?;
         reach(Point::Restore(RestoreStage::Begun));
-        let journal = self.prepare(&archive).await?;
+        let journal = Box::pin(self.prepare(&archive)).await?;
         self.staging.write(&journal)?;
         reach(Point::Restore(RestoreStage::Ready));
         self.apply(&archive, &journal).await?;

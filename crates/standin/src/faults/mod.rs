@@ -201,4 +201,6 @@ fn facts(settings: &Settings) -> Facts {
 }
 
 #[cfg(test)]
+mod diagnosis;
+#[cfg(test)]
 mod tests;

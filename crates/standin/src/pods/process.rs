@@ -1,9 +1,12 @@
 //! The process that stands for a pod on a sandbox node.
 //!
 //! As with containerd's shims, the process outlives `rke2`, the kill-all script ends it, and the process table is the only record of running
-//! pods. The process is `rke2` itself under the name [`SHIM`]. It waits for SIGTERM and exits; it runs no container.
+//! pods. The process is `rke2` itself under the path of [`SHIM`], below RKE2's data folder as containerd's shims are: those who look for what
+//! runs find it there. It waits for SIGTERM and exits; it runs no container.
 
 use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
 use std::process::{ExitCode, Stdio};
 
 use anyhow::Context as _;
@@ -13,6 +16,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::component::{self, Handle, open_log};
+use crate::paths::ROOT_VARIABLE;
 
 /// The internal command that runs the process.
 pub(crate) const COMMAND: &str = "pod-sandbox";
@@ -40,16 +44,40 @@ impl Place {
     /// Starts the process of a pod; `log` names its folder below the pods' logs. None if it exited at once.
     pub(super) fn start(&self, uid: &str, log: &str) -> anyhow::Result<Option<Handle>> {
         let log = open_log(&self.logs.join(log).join("0.log"))?;
-        // Not `current_exe`: the path of an executable that was replaced in the meantime does not exist.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0(self.bin.join(SHIM)).args([COMMAND, "-namespace", "k8s.io", "-id", uid]);
+        let mut command = Command::new(self.shim()?);
+        command.args([COMMAND, "-namespace", "k8s.io", "-id", uid]);
+        // The mark of its sandbox, by which the sandbox finds it; not the mark of the unit, which it outlives.
+        command.env_clear().envs(std::env::var_os(ROOT_VARIABLE).map(|root| (ROOT_VARIABLE, root)));
         // A separate process group, so that a terminal's Ctrl-C reaches only `rke2`.
-        command.env_clear().stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let mut child = command.spawn().with_context(|| format!("cannot run {SHIM}"))?;
         let handle = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).and_then(Handle::of);
         // Collects the exit status, so that no zombie remains while `rke2` runs.
         tokio::spawn(async move { child.wait().await });
         Ok(handle)
+    }
+}
+
+impl Place {
+    /// Returns the path of the shim's program. Creates it as a link to this program, or as a copy if this program was replaced meanwhile.
+    fn shim(&self) -> anyhow::Result<Utf8PathBuf> {
+        let shim = self.bin.join(SHIM);
+        if shim.exists() {
+            return Ok(shim);
+        }
+        let linked = std::env::current_exe().and_then(|own| fs::hard_link(own, &shim));
+        match linked {
+            Ok(()) => {}
+            // Another pod started at the same time.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(_) => {
+                let copy = format!("{shim}.new");
+                fs::copy("/proc/self/exe", &copy)
+                    .and_then(|_| fs::rename(&copy, &shim))
+                    .context("cannot make the shim")?;
+            }
+        }
+        Ok(shim)
     }
 }
 

@@ -40,6 +40,9 @@ pub struct OperationRecord {
     pub superseded_by: Option<OperationId>,
     /// Whether cancellation was requested.
     pub cancel_requested: bool,
+    /// Set if the platform itself requested the operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_platform: Option<ByPlatform>,
     /// The reason of a failure.
     pub fault: Option<Fault>,
     /// When the operation was accepted.
@@ -50,7 +53,22 @@ pub struct OperationRecord {
     pub ended_at: Option<Timestamp>,
 }
 
+/// The platform's own request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByPlatform {
+    /// The differences for which the platform requested it, as one sentence.
+    pub reason: String,
+    /// Whether a person's request waits for the end of the operation: steps that run end by themselves, and no other one begins.
+    #[serde(default)]
+    pub yields: bool,
+}
+
 impl OperationRecord {
+    /// Returns true if no further step begins: cancellation was requested, or a person's request waits.
+    pub fn is_ending(&self) -> bool {
+        self.cancel_requested || self.by_platform.as_ref().is_some_and(|own| own.yields)
+    }
+
     /// Returns the kind with its parameters.
     pub fn request(&self) -> OperationRequest {
         OperationRequest { kind: self.kind, parameters: self.parameters.clone() }

@@ -46,6 +46,8 @@ enum StoredAction {
 enum StoredRecord {
     ConfirmPlacement,
     Milestone,
+    AwaitNode,
+    GiveUp,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,6 +94,8 @@ impl From<StepSpec> for StoredStep {
                 record: match record {
                     RecordKind::ConfirmPlacement => StoredRecord::ConfirmPlacement,
                     RecordKind::Milestone => StoredRecord::Milestone,
+                    RecordKind::AwaitNode => StoredRecord::AwaitNode,
+                    RecordKind::GiveUp => StoredRecord::GiveUp,
                 },
             },
         };
@@ -129,6 +133,8 @@ impl From<StoredStep> for StepSpec {
                 record: match record {
                     StoredRecord::ConfirmPlacement => RecordKind::ConfirmPlacement,
                     StoredRecord::Milestone => RecordKind::Milestone,
+                    StoredRecord::AwaitNode => RecordKind::AwaitNode,
+                    StoredRecord::GiveUp => RecordKind::GiveUp,
                 },
             },
         };
@@ -190,6 +196,8 @@ mod tests {
             json!({ "kind": "cluster_call", "call": "api_ready" }),
             json!({ "kind": "record", "record": "confirm_placement" }),
             json!({ "kind": "record", "record": "milestone" }),
+            json!({ "kind": "record", "record": "await_node" }),
+            json!({ "kind": "record", "record": "give_up" }),
         ];
         let actions = actions.into_iter().map(|action| with("action", action));
         let scopes = ["operation", "member"].into_iter().map(|scope| with("scope", json!(scope)));

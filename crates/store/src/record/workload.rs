@@ -7,11 +7,24 @@ use gpuaas_model::{
     ProjectId, Recovery, SecretId, ServiceAccountId, Timestamp, WorkloadId,
 };
 use gpuaas_planner::{
+    Drift,
+    drift::is_of_drift,
+    judgments::{Judgments, Source},
     report::{CountedReport, Judgment, MemberReport, ReportedStatus},
     status::Status,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// Successive revisions of a workload between which only a reconciliation by the platform changed it. An `If-Match` with any of them matches
+/// the newest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuietRevisions {
+    /// The first of them.
+    pub since: u64,
+    /// The last of them. If the row has another revision, something else changed it, and the range is void.
+    pub until: u64,
+}
 
 /// A deployed app, with its desired and its observed state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +62,12 @@ pub struct WorkloadRecord {
     /// What the workload's controller reported about the present generation; absent if nothing counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<ReportedStatus>,
+    /// How its nodes and its cluster deviate, and what the platform does about it.
+    #[serde(default, skip_serializing_if = "Drift::is_empty")]
+    pub drift: Drift,
+    /// The revisions before the present one from which only the platform's own reconciliation led here; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<QuietRevisions>,
     /// Raised by every accepted change of the desired state.
     pub generation: u64,
     /// The last generation that was applied completely.
@@ -72,6 +91,41 @@ impl WorkloadRecord {
         self.endpoints.retain(|endpoint| endpoint.member != Some(member.id));
         let suffix = format!("/{}", member.name());
         self.facts.retain(|name, _| !name.ends_with(&suffix));
+    }
+
+    /// Returns true if the row is at this revision, or only the platform's own reconciliation has changed it since.
+    pub fn matches_revision(&self, revision: u64) -> bool {
+        let is_quiet = |of: QuietRevisions| of.until == self.revision && (of.since..self.revision).contains(&revision);
+        revision == self.revision || self.quiet.is_some_and(is_quiet)
+    }
+
+    /// Returns the quiet revisions after this row, which is not written yet, replaces `stored` in the course of a reconciliation by the
+    /// platform; `None` if they differ in anything that a person decides on.
+    pub fn quiet_after(&self, stored: &Self) -> Option<QuietRevisions> {
+        if self.apart_from_reconciliation() != stored.apart_from_reconciliation() {
+            return None;
+        }
+        let before = stored.quiet.filter(|quiet| quiet.until == stored.revision);
+        let since = before.map_or(stored.revision, |quiet| quiet.since);
+        Some(QuietRevisions { since, until: stored.revision + 1 })
+    }
+
+    /// Returns the row without what a reconciliation by the platform changes.
+    fn apart_from_reconciliation(&self) -> Self {
+        let health = if self.health == Health::Progressing { Health::Healthy } else { self.health };
+        Self {
+            phase: String::new(),
+            progress: Progress::default(),
+            health,
+            recovery: Recovery::None,
+            fault: self.fault.clone().filter(|fault| !is_of_drift(fault)),
+            drift: Drift::default(),
+            quiet: None,
+            observed_generation: 0,
+            revision: 0,
+            updated_at: self.created_at,
+            ..self.clone()
+        }
     }
 
     /// Returns the status fields in the form that the planner uses.
@@ -118,6 +172,9 @@ pub struct MemberRecord {
     /// What the workload's controller reported about it; absent if nothing counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<CountedReport>,
+    /// What each source of the platform's own judgment finds; absent if all find it well.
+    #[serde(default, skip_serializing_if = "Judgments::is_empty")]
+    pub judgments: Judgments,
     /// Whether its installation was begun. From then on, files on the node are its own and not those of an earlier
     /// installation.
     #[serde(default)]
@@ -144,8 +201,31 @@ impl MemberRecord {
         }
     }
 
-    /// Sets the platform's own judgment. What a controller reported still counts beside it.
-    pub fn set_own_judgment(&mut self, own: Judgment) {
+    /// Returns what one source of the platform's own judgment finds.
+    pub fn judgment_of(&self, source: Source) -> Judgment {
+        self.judgments_by_source().of(source)
+    }
+
+    /// Replaces what one source of the platform's own judgment finds. What the others find, and what a controller reported, still counts
+    /// beside it.
+    pub fn set_judgment(&mut self, source: Source, judgment: Judgment) {
+        let mut judgments = self.judgments_by_source();
+        judgments.set(source, judgment);
+        self.set_own_judgment(judgments.gravest());
+        self.judgments = judgments;
+    }
+
+    /// Forgets what all sources find; health and fault stay as they are.
+    pub fn forget_judgments(&mut self) {
+        self.judgments = Judgments::default();
+    }
+
+    /// Rows of earlier versions have only the sum.
+    fn judgments_by_source(&self) -> Judgments {
+        if self.judgments.is_empty() { Judgments::of_sum(self.own_judgment()) } else { self.judgments.clone() }
+    }
+
+    fn set_own_judgment(&mut self, own: Judgment) {
         match self.reported.take() {
             Some(counted) => self.count(CountedReport { own, ..counted }),
             None => (self.health, self.fault) = (own.health, own.fault),
@@ -243,19 +323,72 @@ pub struct AccessGrantRecord {
 
 #[cfg(test)]
 mod tests {
+    use gpuaas_model::{FaultClass, NextAction};
+    use gpuaas_planner::report::ReportedMember;
     use serde_json::{Value, json};
 
     use super::*;
 
-    #[test]
-    fn row_of_a_member_has_the_fields_of_its_place() {
-        let mut row = json!({
+    fn unwell(code: &str) -> Judgment {
+        let (class, next) = (FaultClass::Manual, NextAction::text("look"));
+        let fault = Fault { code: code.to_owned(), class, summary: code.to_owned(), evidence: None, next };
+        Judgment { health: Health::Degraded, fault: Some(fault) }
+    }
+
+    fn row() -> Value {
+        json!({
             "id": "0198c0de-7a3b-7c11-9b54-0242ac120009", "workload": "0198c0de-7a3b-7c11-9b54-0242ac120008",
             "component_key": "server", "ordinal": 1, "allocation": "0198c0de-7a3b-7c11-9b54-0242ac120006",
             "node": "0198c0de-7a3b-7c11-9b54-0242ac120004", "state": { "name": "pending" }, "health": "healthy",
             "fault": null, "touched": true, "last_operation": null, "created_at": 1_790_000_000_000_i64,
             "updated_at": 1_790_000_000_000_i64,
-        });
+        })
+    }
+
+    #[test]
+    fn each_source_clears_only_what_it_found_itself() {
+        const WELL: Judgment = Judgment { health: Health::Healthy, fault: None };
+        let mut member: MemberRecord = serde_json::from_value(row()).expect("it is readable");
+        let code = |member: &MemberRecord| member.fault.as_ref().map(|fault| fault.code.clone());
+        member.set_judgment(Source::Unit, unwell("rke2_service_down"));
+        member.set_judgment(Source::Cluster, unwell("kube_node_not_ready"));
+        assert_eq!(code(&member).as_deref(), Some("rke2_service_down"));
+        // A report of the controller that is not worse changes nothing, and its end neither.
+        let report = ReportedMember {
+            member: member.name(),
+            health: Health::Healthy,
+            code: None,
+            message: None,
+            evidence: None,
+        };
+        let workload = "train".parse().expect("a name");
+        member.set_report(Some(MemberReport::of(&report, "x", None, Timestamp::from_millis(1))), &workload);
+        member.set_judgment(Source::Unit, WELL);
+        assert_eq!(code(&member).as_deref(), Some("kube_node_not_ready"));
+        member.forget_report();
+        let stored = serde_json::to_value(&member).expect("it is writable");
+        let mut member: MemberRecord = serde_json::from_value(stored).expect("it is readable");
+        member.set_judgment(Source::Node, unwell("node_unreachable"));
+        member.set_judgment(Source::Cluster, WELL);
+        assert_eq!(code(&member).as_deref(), Some("node_unreachable"));
+        member.set_judgment(Source::Node, WELL);
+        assert_eq!((member.health, member.fault, member.judgments.is_empty()), (Health::Healthy, None, true));
+    }
+
+    #[test]
+    fn judgment_of_an_earlier_version_is_cleared_by_its_source() {
+        let (health, fault) = (Health::Degraded, unwell("node_unreachable").fault);
+        let mut member: MemberRecord = serde_json::from_value(row()).expect("it is readable");
+        (member.health, member.fault) = (health, fault);
+        member.set_judgment(Source::Cluster, unwell("kube_node_not_ready"));
+        assert_eq!(member.judgment_of(Source::Node).health, Health::Degraded);
+        member.set_judgment(Source::Node, Judgment { health: Health::Healthy, fault: None });
+        assert_eq!(member.fault.map(|fault| fault.code).as_deref(), Some("kube_node_not_ready"));
+    }
+
+    #[test]
+    fn row_of_a_member_has_the_fields_of_its_place() {
+        let mut row = row();
         let member = |row: &Value| serde_json::from_value::<MemberRecord>(row.clone());
         let on_node = member(&row).expect("it is readable");
         assert_eq!(serde_json::to_value(&on_node).expect("it is writable"), row);

@@ -1,7 +1,7 @@
 //! Hints are sent after commits.
 
-use gpuaas_model::StreamName;
-use gpuaas_store::Change;
+use gpuaas_model::{OperationState, StreamName};
+use gpuaas_store::{ByPlatform, Change, OperationRecord};
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::{database::Database, given};
@@ -45,4 +45,30 @@ pub(crate) async fn an_accepted_operation_and_a_request_to_cancel_are_hinted(dat
     assert_eq!(changes.try_recv(), Ok(Change::Operation(operation.id)));
     assert_eq!(changes.try_recv(), Ok(Change::Operation(operation.id)));
     assert!(store.read().await.unwrap().operation(operation.id).await.unwrap().cancel_requested);
+}
+
+pub(crate) async fn only_an_open_operation_of_the_platform_yields_and_is_hinted(database: Database) {
+    let store = database.open().await;
+    let (_, train) = given::workload_in_project(&store, "train").await;
+    let by_person = given::operation(&train);
+    let by_platform = Some(ByPlatform { reason: "a file was changed".to_owned(), yields: false });
+    let own = OperationRecord { by_platform, ..given::operation(&train) };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_operation(&by_person, &[]).await.unwrap();
+    assert!(!tx.request_yield(by_person.id).await.unwrap(), "a person requested it");
+    let ended = OperationRecord { state: OperationState::Succeeded, ..by_person.clone() };
+    tx.update_operation(&ended, by_person.state).await.unwrap();
+    tx.insert_operation(&own, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut changes = store.changes();
+    let mut tx = store.begin().await.unwrap();
+    assert!(tx.request_yield(own.id).await.unwrap());
+    tx.commit().await.unwrap();
+    assert_eq!(changes.try_recv(), Ok(Change::Operation(own.id)));
+    let yielding = store.read().await.unwrap().operation(own.id).await.unwrap();
+    assert!(yielding.is_ending() && !yielding.cancel_requested);
+    let mut tx = store.begin().await.unwrap();
+    let over = OperationRecord { state: OperationState::Cancelled, ..yielding.clone() };
+    tx.update_operation(&over, yielding.state).await.unwrap();
+    assert!(!tx.request_yield(own.id).await.unwrap(), "it has ended");
 }

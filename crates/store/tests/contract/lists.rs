@@ -337,3 +337,35 @@ pub(crate) async fn workload_parts_leave_out_removed_members_and_ended_operation
     );
     assert_eq!(all.each_ref().map(|workload| parts[&workload.id].stand_in), [false, false, true]);
 }
+
+pub(crate) async fn what_a_page_waits_for_is_found_in_one_statement_each(database: Database) {
+    let store = database.open().await;
+    let (_, train) = given::workload_in_project(&store, "ada").await;
+    let (_, serve) = given::workload_in_project(&store, "bob").await;
+    let (first, second) = (given::operation(&train), given::operation(&serve));
+    let in_state =
+        |operation: &OperationRecord, position, state| StepRecord { state, ..given::step(operation, position) };
+    let steps = [
+        in_state(&first, 0, StepState::Succeeded),
+        in_state(&first, 1, StepState::Backoff),
+        in_state(&first, 2, StepState::Running),
+    ];
+    let (unused, used, late) = (given::node("gpu-1"), given::node("gpu-2"), given::node("gpu-3"));
+    add_nodes(&store, &[unused.clone(), used.clone(), late.clone()]).await;
+    let token = given::enrollment(&unused);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_operation(&first, &steps).await.unwrap();
+    tx.insert_operation(&second, &[given::step(&second, 0)]).await.unwrap();
+    tx.insert_enrollment(&token).await.unwrap();
+    tx.insert_enrollment(&EnrollmentRecord { used_at: Some(NOW), ..given::enrollment(&used) }).await.unwrap();
+    tx.insert_enrollment(&EnrollmentRecord { expires_at: NOW, ..given::enrollment(&late) }).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    let current = reader.current_steps([first.id, second.id]).await.unwrap();
+    assert_eq!(current.into_values().collect::<Vec<_>>(), [steps[1].clone()], "the first in progress of each");
+    let found = reader.steps_of_ids([steps[0].id, steps[2].id]).await.unwrap();
+    assert_eq!((found.len(), &found[&steps[2].id]), (2, &steps[2]));
+    let redeemable = reader.redeemable_enrollments([unused.id, used.id, late.id], NOW).await.unwrap();
+    assert_eq!(redeemable.into_iter().collect::<Vec<_>>(), [(unused.id, token)]);
+    assert!(reader.current_steps([]).await.unwrap().is_empty() && reader.steps_of_ids([]).await.unwrap().is_empty());
+}

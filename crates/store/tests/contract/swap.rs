@@ -116,3 +116,26 @@ pub(crate) async fn concurrent_node_updates_take_each_generation_once(database: 
     let last = stores[0].read().await.unwrap().node(node.id).await.unwrap().generation;
     assert_eq!(last, node.generation + written.iter().sum::<u64>(), "no update was lost");
 }
+
+pub(crate) async fn revisions_of_a_reconciliation_are_quiet_until_something_else_changes(database: Database) {
+    let store = database.open().await;
+    let (_, read) = given::workload_in_project(&store, "train").await;
+    let mut tx = store.begin().await.unwrap();
+    let mut present = read.clone();
+    for phase in ["reconciling", "ready"] {
+        let mut next = WorkloadRecord { phase: phase.to_owned(), ..present.clone() };
+        next.quiet = next.quiet_after(&present);
+        present = tx.update_workload(&next).await.unwrap();
+        assert!(present.matches_revision(read.revision) && present.matches_revision(present.revision), "{phase}");
+    }
+    assert!(!present.matches_revision(read.revision - 1) && !present.matches_revision(present.revision + 1));
+    let generation = WorkloadRecord { generation: 2, ..present.clone() };
+    assert_eq!(generation.quiet_after(&present), None, "a person changed it");
+    // A writer that knows nothing of quiet revisions keeps them in the row, and they no longer count.
+    let changed = tx.update_workload(&generation).await.unwrap();
+    assert!(
+        changed.quiet.is_some()
+            && !changed.matches_revision(read.revision)
+            && changed.matches_revision(changed.revision)
+    );
+}

@@ -25,10 +25,13 @@ fn member(component: &str, number: u128, state: &MemberState) -> MemberView {
             name: format!("gpu-{number}").parse().expect("a name"),
             address: String::new(),
             clock_skew_seconds: None,
+            unreachable_since: None,
         },
         state: state.clone(),
         health: Health::Healthy,
         fault: None,
+        own_health: Health::Healthy,
+        own_fault: None,
         touched: true,
     }
 }

@@ -16,5 +16,5 @@ pub(crate) use diagnose::{diagnose_call, diagnose_start};
 pub(crate) use journal::{exceptions, give_up_on};
 pub use remedy::{Remedy, Subject};
 pub use row::{Counts, FaultRow, LogSpan, Proof};
+pub(crate) use table::{CLUSTER_UNREACHABLE, KUBE_NODE_MISSING, KUBE_NODE_NOT_READY, PREFLIGHT, RESIDUE, SERVICE_DOWN};
 pub use table::{FAULTS, OTHER_FAULTS};
-pub(crate) use table::{PREFLIGHT, RESIDUE, SERVICE_DOWN};

@@ -35,7 +35,7 @@ pub struct Subject<'a> {
     pub is_server: bool,
     /// True once the first deployment has ended with a usable cluster: from then on the workload can be repaired.
     pub is_deployed: bool,
-    /// True for a member that is being removed: it is never repaired.
+    /// True for a member that is being removed, or whose workload is stopped or being stopped: it is not repaired.
     pub is_leaving: bool,
 }
 
@@ -80,7 +80,8 @@ impl<'a> Subject<'a> {
             machine: member.machine.name.as_str(),
             is_server: member.component_key == names::SERVER,
             is_deployed: is_deployed(workload.lifecycle),
-            is_leaving: matches!(member.state, MemberState::Removing { .. } | MemberState::Removed),
+            is_leaving: matches!(member.state, MemberState::Removing { .. } | MemberState::Removed)
+                || matches!(workload.lifecycle, Lifecycle::Stopping | Lifecycle::Stopped),
         }
     }
 }

@@ -473,7 +473,7 @@ pub(super) const DRAIN_REFUSED: FaultRow =
         "no controller starts such pods again, or their data end with them; only the tenant can accept that",
     );
 /// The KubeNode of a member does not exist.
-pub(super) const KUBE_NODE_MISSING: FaultRow = FaultRow::new("kube_node_missing", &[], &[])
+pub(crate) const KUBE_NODE_MISSING: FaultRow = FaultRow::new("kube_node_missing", &[], &[])
     .says("its KubeNode does not exist")
     .cured(
         Repair("its kubelet registers the KubeNode when it starts again"),
@@ -481,9 +481,32 @@ pub(super) const KUBE_NODE_MISSING: FaultRow = FaultRow::new("kube_node_missing"
     )
     .while_deploying(Repair("its kubelet registers the KubeNode when it starts again"));
 
+/// The KubeNode of a member in service is not Ready.
+pub(crate) const KUBE_NODE_NOT_READY: FaultRow =
+    FaultRow::new("kube_node_not_ready", &[], &[]).says("its KubeNode is not Ready").cured(
+        Repair("RKE2 is installed, configured and started again"),
+        "the kubelet reports the reason; it becomes Ready by itself when the reason is gone, and a repair starts it again",
+    );
+/// The API of a running cluster does not answer.
+pub(crate) const CLUSTER_UNREACHABLE: FaultRow =
+    FaultRow::new("cluster_unreachable", &[], &[]).says("the cluster's API does not answer").cured(
+        Repair("RKE2's processes are ended, and its control plane starts again"),
+        "its service runs, so a process that it manages has failed: a repair starts the control plane again",
+    );
+
 /// The kinds of failure that no line of the journal shows: states of units, findings, and answers of the cluster.
-pub const OTHER_FAULTS: &[FaultRow] =
-    &[CRASH_LOOP, NOT_READY, PREFLIGHT, RESIDUE, SERVICE_DOWN, DRAIN_BLOCKED, DRAIN_REFUSED, KUBE_NODE_MISSING];
+pub const OTHER_FAULTS: &[FaultRow] = &[
+    CRASH_LOOP,
+    NOT_READY,
+    PREFLIGHT,
+    RESIDUE,
+    SERVICE_DOWN,
+    DRAIN_BLOCKED,
+    DRAIN_REFUSED,
+    KUBE_NODE_MISSING,
+    KUBE_NODE_NOT_READY,
+    CLUSTER_UNREACHABLE,
+];
 
 const RESET_CURE: Remedy =
     AskOperator("end RKE2's processes (rke2-killall.sh), remove server: from its settings, and repeat the reset");

@@ -6,6 +6,7 @@ mod service;
 
 use std::time::Duration;
 
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{Code, MemberEvent, MemberId, MemberState, OperationKind, TaskType};
 use gpuaas_planner::{
     FailureScope, MemberView, OperationRequest, Plan, PlanRefusal, RecordKind, Retry, StepAction, StepKey, StepSpec,
@@ -34,6 +35,8 @@ pub struct Deadlines {
     pub node_ready: Duration,
     /// RKE2's uninstall script: measured at 2.3 s. Its killall script: 0.4 s.
     pub uninstall: Duration,
+    /// The return of an unreachable node, for which a decommission waits: an operator may have to repair the machine.
+    pub node_return: Duration,
 }
 
 impl Default for Deadlines {
@@ -44,6 +47,7 @@ impl Default for Deadlines {
             start: Duration::from_secs(600),
             node_ready: Duration::from_secs(300),
             uninstall: Duration::from_secs(180),
+            node_return: Duration::from_secs(7 * 24 * 3_600),
         }
     }
 }
@@ -71,13 +75,13 @@ pub(crate) fn plan(
         Operation::AddMember(_) => Ok(planning.add_members()),
         Operation::DrainMember(of) => Ok(planning.drain(named_member(workload, &of.member)?)),
         Operation::UncordonMember(of) => Ok(planning.uncordon(named_member(workload, &of.member)?)),
-        Operation::RemoveMember(of) => Ok(planning.remove(named_member(workload, &of.member)?)),
+        Operation::RemoveMember(of) => planning.remove(&of),
         Operation::ReplaceMember(of) => planning.replace(&of.member),
         Operation::Stop(_) => Ok(planning.stop()),
         Operation::Start(_) => planning.start(),
         Operation::Reconcile(_) => Ok(planning.reconcile()),
-        Operation::Repair(_) => planning.repair(),
-        Operation::Decommission(_) => Ok(planning.decommission()),
+        Operation::Repair(of) => planning.repair(of.scope),
+        Operation::Decommission(of) => Ok(planning.decommission(&of.give_up)),
         Operation::Upgrade(_) | Operation::Restore(_) => {
             Err(PlanRefusal::Unavailable { app: "rke2".to_owned(), kind: request.kind })
         }
@@ -256,9 +260,11 @@ impl Planning<'_> {
     }
 }
 
-/// Returns true if the member needs nothing to serve its role.
+/// Returns true if the member needs nothing to serve its role. What a controller reports brings no member up again.
 fn is_serving(member: &MemberView) -> bool {
-    matches!(member.state, MemberState::Ready { .. }) && !member.is_unwell()
+    matches!(member.state, MemberState::Ready { .. })
+        && !member.is_observed_unwell()
+        && !bugs::on(Bug::ResumeRepeatsSteps)
 }
 
 fn is_ready(member: &MemberView) -> bool {

@@ -1,27 +1,24 @@
 //! Reconciliation, which restarts nothing, and repair, which restarts and reinstalls what its scope contains.
 
-use gpuaas_model::{MemberEvent, MemberState, OperationKind, TaskType};
+use gpuaas_model::{MemberEvent, OperationKind, TaskType};
 use gpuaas_planner::{FailureScope, MemberView, Plan, PlanRefusal, RecordKind, Retry, StepKey, StepSpec};
 
 use super::Planning;
-use crate::{call::CallName, manifest::phase, names};
+use crate::{call::CallName, manifest::phase, names, operation::RepairScope};
 
 impl Planning<'_> {
-    /// Writes files and settings again where they deviate. A member that cannot be reconciled keeps its state.
+    /// Writes files and settings again where they deviate. A member that cannot be reconciled keeps its state. Nothing waits for an
+    /// unreachable node: when it returns, it is looked at anyway.
     pub(super) fn reconcile(&self) -> Plan {
         let mut plan = Plan::new(OperationKind::Reconcile);
         let phase = phase::RECONCILING;
-        let in_service = |member: &&MemberView| {
-            matches!(
-                member.state,
-                MemberState::Ready { .. } | MemberState::Draining { .. } | MemberState::Drained { .. }
-            )
-        };
+        let in_service = |member: &&MemberView| member.state.is_in_service();
         let sparing = |step| StepSpec { spares_member: true, scope: FailureScope::Member, ..step };
         let api_ready = self.cluster(CallName::ApiReady, None, phase, self.deadlines.short);
         let ready = api_ready.key.clone();
         let mut ends = Vec::new();
-        for member in self.workload.members.iter().filter(in_service) {
+        let is_reachable = |member: &&MemberView| member.machine.unreachable_since.is_none();
+        for member in self.workload.members.iter().filter(in_service).filter(is_reachable) {
             let mut tasks = vec![("configure", TaskType::Rke2Configure), ("enable", TaskType::Rke2Enable)];
             if member.component_key == names::SERVER {
                 tasks.push(("kubeconfig", TaskType::Rke2KubeconfigRead));
@@ -45,15 +42,20 @@ impl Planning<'_> {
         plan.with(StepSpec { needs, after: ends, ..done })
     }
 
-    /// Repairs the server first, if it is in scope, and then agents in parallel.
-    pub(super) fn repair(&self) -> Result<Plan, PlanRefusal> {
+    /// Repairs the server first, if it is in scope, and then agents in parallel. A member whose node was never changed is brought up as by a
+    /// deployment, with its preflight.
+    ///
+    /// A resumed repair has no targets that are repaired already. It delivers access all the same if the control plane is in its scope.
+    pub(super) fn repair(&self, scope: RepairScope) -> Result<Plan, PlanRefusal> {
         let mut plan = Plan::new(OperationKind::Repair);
         let mut servers = self.targeted(names::SERVER).peekable();
         let has_server = servers.peek().is_some();
         for server in servers {
-            for step in self.reinstall(server, phase::SERVER_REPAIRING) {
-                plan = plan.then(step);
-            }
+            let steps = match server.touched {
+                true => self.reinstall(server, phase::SERVER_REPAIRING),
+                false => self.bootstrap(server),
+            };
+            plan = steps.into_iter().map(|step| within(step, phase::SERVER_REPAIRING)).fold(plan, Plan::then);
         }
         if !has_server {
             plan = plan.then(self.cluster(CallName::ApiReady, None, phase::AGENTS_REPAIRING, self.deadlines.short));
@@ -62,13 +64,22 @@ impl Planning<'_> {
         let mut ends = Vec::new();
         for agent in self.agents() {
             let mut before = ready.clone();
+            if !agent.touched {
+                let joins = plan.steps.len();
+                (plan, before) = self.join(plan, agent, &before);
+                for step in plan.steps.iter_mut().skip(joins) {
+                    phase::AGENTS_REPAIRING.clone_into(&mut step.phase);
+                }
+                ends.push(before);
+                continue;
+            }
             for step in self.reinstall(agent, phase::AGENTS_REPAIRING) {
                 let needs = vec![std::mem::replace(&mut before, step.key.clone())];
                 plan = plan.with(StepSpec { needs, scope: FailureScope::Member, ..step });
             }
             ends.push(before);
         }
-        if has_server {
+        if has_server || scope != RepairScope::Member {
             let deliver = self.cluster(CallName::DeliverAccess, None, phase::AGENTS_REPAIRING, self.deadlines.short);
             ends.push(deliver.key.clone());
             plan = plan.with(StepSpec { needs: vec![ready.clone()], ..deliver });
@@ -113,4 +124,9 @@ impl Planning<'_> {
         }
         steps
     }
+}
+
+/// Returns the step of a deployment as one of a repair.
+fn within(step: StepSpec, phase: &str) -> StepSpec {
+    StepSpec { phase: phase.to_owned(), ..step }
 }

@@ -119,6 +119,9 @@ fn service_that_is_down_is_repaired_once_the_workload_runs() {
         (AGENT, Lifecycle::Running, "gpuaas workload repair train --scope member --member agent-1"),
         (SERVER, Lifecycle::Running, "gpuaas workload repair train --scope control-plane"),
         (AGENT, Lifecycle::Deploying, "gpuaas workload logs train --member agent-1"),
+        // A repair is refused there.
+        (AGENT, Lifecycle::Stopping, "gpuaas workload resume train"),
+        (SERVER, Lifecycle::Stopped, "gpuaas workload resume train"),
     ] {
         let (health, fault) = judged(member, lifecycle, "activating", "auto-restart");
         let fault = fault.expect("a fault");

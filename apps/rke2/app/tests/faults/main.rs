@@ -6,6 +6,7 @@ mod healthy;
 mod orders;
 mod ordinary;
 mod pages;
+mod planned;
 mod symptoms;
 
 use std::collections::BTreeMap;
@@ -40,10 +41,13 @@ fn member(component: &str, number: u128) -> MemberView {
             name: format!("gpu-{number}").parse().expect("a name"),
             address: format!("192.0.2.{number}"),
             clock_skew_seconds: Some(0),
+            unreachable_since: None,
         },
         state: MemberState::Joining { since: Timestamp::from_millis(1) },
         health: Health::Progressing,
         fault: None,
+        own_health: Health::Progressing,
+        own_fault: None,
         touched: true,
     }
 }

@@ -12,7 +12,8 @@ use super::{
     report::{Report, blocking, listed, warning, with_evidence},
 };
 
-const UNINSTALL: &str = "run that installation's own uninstall script, or have the machine reimaged";
+/// The end of the names of uninstall scripts: RKE2 and K3s install theirs beside their programs.
+const UNINSTALL_SCRIPT: &str = "-uninstall.sh";
 
 pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
     if looks_at_ports(snapshot.task, &snapshot.wants) {
@@ -68,9 +69,11 @@ fn paths(snapshot: &HostSnapshot<'_>, paths: &[String], severity: Severity) -> V
     let there = paths.iter().filter(|path| snapshot.tree.own_exists(path));
     let found = there.map(|path| {
         let finding = match severity {
-            Severity::Blocking => {
-                blocking(Check::Leftover, format!("{path} is left from an earlier installation"), UNINSTALL)
-            }
+            Severity::Blocking => blocking(
+                Check::Leftover,
+                format!("{path} is left from an earlier installation"),
+                cleanup(snapshot, path),
+            ),
             Severity::Warning => warning(
                 Check::UninstallWouldDelete,
                 format!("{path} exists, and a later uninstall of {} deletes it with its content", snapshot.who()),
@@ -83,6 +86,21 @@ fn paths(snapshot: &HostSnapshot<'_>, paths: &[String], severity: Severity) -> V
         with_evidence(finding, evidence)
     });
     found.collect()
+}
+
+/// Returns the command that removes what an earlier installation left at `path`: its own uninstall script if it still exists.
+fn cleanup(snapshot: &HostSnapshot<'_>, path: &str) -> String {
+    let is_plain = |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let mut scripts = Vec::new();
+    for folder in &snapshot.wants.program_dirs {
+        let names = snapshot.tree.own_names(folder).into_iter();
+        let found = names.filter(|name| name.ends_with(UNINSTALL_SCRIPT) && is_plain(name));
+        scripts.extend(found.map(|name| format!("{folder}/{name}")));
+    }
+    if scripts.is_empty() {
+        return format!("delete it if nothing needs it (rm -r {path}), or have the machine reimaged");
+    }
+    format!("run its own uninstall script ({}), or have the machine reimaged", listed(&scripts))
 }
 
 fn links(snapshot: &HostSnapshot<'_>) -> Option<Finding> {

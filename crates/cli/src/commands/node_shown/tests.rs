@@ -71,6 +71,7 @@ fn node() -> Node {
         }),
         preflight: Some(Preflight { passed: 14, findings: vec![warning] }),
         inspected_at: Some(seconds_ago(200)),
+        waiting: None,
         allocation: None,
         created_at: seconds_ago(9_000),
     }
@@ -115,6 +116,7 @@ fn blocking_finding_is_shown_with_evidence_and_a_changed_machine_is_shown() {
         state: "active".to_owned(),
         detail: None,
         workload: Some("infer".to_owned()),
+        waiting: None,
         created_at: seconds_ago(9_000),
     });
     changed.region = Some("eu-1".to_owned());

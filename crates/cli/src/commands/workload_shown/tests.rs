@@ -52,13 +52,23 @@ fn residue_is_listed_for_each_node_also_if_nothing_is_left() {
         node_name: node.to_owned(),
         items: items.iter().map(ToString::to_string).collect(),
         unchecked: unchecked.iter().map(ToString::to_string).collect(),
+        found: Vec::new(),
+        removed: Vec::new(),
+        given_up: None,
     };
     let unlisted = ["firewall rules: nft failed"];
-    let reports = [report("gpu-1", &[], &[]), report("gpu-2", &["path /etc/cni", "link cni0"], &unlisted)];
+    let paths = ["/etc/rancher", "/var/lib/rancher"].map(str::to_owned).to_vec();
+    let cleaned = NodeResidue { found: paths.clone(), removed: paths, ..report("gpu-3", &[], &[]) };
+    let given_up = Some("the machine burnt down (by ada)".to_owned());
+    let lost = NodeResidue { given_up, ..report("gpu-4", &[], &["what is left is unknown"]) };
+    let dirty = report("gpu-2", &["path /etc/cni", "link cni0"], &unlisted);
+    let reports = [report("gpu-1", &[], &[]), dirty, cleaned, lost];
     insta::assert_snapshot!(residue(&reports).trim_start(), @r"
     RESIDUE
       gpu-1: nothing left
       gpu-2: path /etc/cni; link cni0; not checked: firewall rules: nft failed
+      gpu-3: nothing left (2 found, 2 removed)
+      gpu-4: given up: the machine burnt down (by ada); what is left is unknown
     ");
     assert_eq!(residue(&[]), "");
 }
@@ -74,6 +84,7 @@ fn drained_members_are_counted_and_explained_and_removed_ones_hidden() {
     let members = [member("server-1", "ready"), member("agent-1", "removed"), member("agent-2", "drained")];
     let detail = WorkloadDetail {
         controller: None,
+        controller_waiting: None,
         workload: train,
         members: members.into_iter().map(|member| serde_json::from_value(member).expect("a member")).collect(),
         operation: None,
@@ -108,6 +119,7 @@ fn degraded_workload_is_shown_with_fault_evidence_and_next_action() {
             .collect(),
         operation: None,
         controller: None,
+        controller_waiting: None,
     };
     insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
     train   degraded · usable · 2 of 3 members ready · rke2 v1.36.3+rke2r1 · https://10.4.0.7:6443
@@ -137,6 +149,7 @@ fn cancelled_workload_has_no_health_is_not_usable_and_explains_itself_once() {
         members: vec![serde_json::from_value(member).expect("a member")],
         operation: None,
         controller: None,
+        controller_waiting: None,
     };
     insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
     train   cancelled · 0 of 1 members ready · rke2 v1.36.3+rke2r1
@@ -157,6 +170,7 @@ fn newest_operation_is_shown_with_its_parameters() {
         members: Vec::new(),
         operation: None,
         controller: None,
+        controller_waiting: None,
     };
     let operation = json!({
         "operation": {
@@ -178,6 +192,7 @@ fn requested_cancellation_is_shown_until_the_operation_ends() {
         members: Vec::new(),
         operation: None,
         controller: None,
+        controller_waiting: None,
     };
     let shown = |ended_at: Option<&str>| {
         let operation = json!({
@@ -213,6 +228,7 @@ fn report_of_a_controller_is_shown_with_its_author_and_generation() {
             members: Vec::new(),
             operation: None,
             controller: Some(serde_json::from_value(report(current)).expect("a report")),
+            controller_waiting: None,
         };
         described(&detail, None, "").as_str().to_owned()
     };
@@ -220,4 +236,23 @@ fn report_of_a_controller_is_shown_with_its_author_and_generation() {
     assert!(text.contains("\nREPORTED by service-account/watcher since 2026-01-01T00:00:00.000Z · last "), "{text}");
     assert!(text.contains(" ago · generation 3 · phase ready · 3/5\n"), "{text}");
     assert!(shown(false).contains("generation 3 (earlier than the present one, so nothing of it counts)"));
+}
+
+#[test]
+fn drift_is_shown_with_the_time_of_the_next_reconciliation() {
+    let drift = json!({
+        "differences": [{
+            "member": "agent-1", "field": "config", "desired": "as the platform wrote it",
+            "observed": "/etc/rancher/rke2/config.yaml was changed", "since": "2026-01-01T00:00:00.000Z",
+            "next": "reconcile", "command": "gpuaas workload reconcile train",
+        }],
+        "reconcile_at": "2026-01-01T00:00:32.000Z", "attempts": ["2026-01-01T00:00:02.000Z"],
+    });
+    let drift: Drift = serde_json::from_value(drift).expect("a drift");
+    insta::assert_snapshot!(drifted(&drift, "train").trim_start(), @r"
+    DRIFT    agent-1: config: /etc/rancher/rke2/config.yaml was changed (since 2026-01-01T00:00:00.000Z)
+             the platform reconciles train at 2026-01-01T00:00:32.000Z (attempts within the last hour: 1)
+    ");
+    let given_up = Drift { reconcile_at: None, ..drift };
+    assert!(!drifted(&given_up, "train").contains("reconciles"), "no time is shown when nothing is due");
 }

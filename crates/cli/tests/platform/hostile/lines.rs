@@ -68,7 +68,7 @@ async fn invisible_characters_are_refused_in_every_line_field() {
             }
             for (name, _) in operation.query.iter().filter(|(_, schema)| schema["format"] == LINE_FORMAT) {
                 let path = format!("{}?{name}={}", target.path(operation), escaped(text));
-                let answer = target.send(&Method::GET, &path, &[], "").await;
+                let answer = target.send(&operation.method, &path, &[], "").await;
                 assert_names_field(
                     &answer,
                     (400, "query_invalid"),

@@ -1,18 +1,22 @@
 //! Drafts of operations: what a command would write, with its plan. A preview ends after the draft.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_model::{
-    Code, MemberId, MemberState, OperationId, OperationKind, OperationState, Permission, SecretId, WorkloadId,
+    Code, Line, MemberId, MemberState, OperationId, OperationKind, OperationState, Permission, SecretId, WorkloadId,
 };
 use gpuaas_planner::{
-    AddedMembers, App, OperationRequest, Plan, PlanOutline, PlanRefusal, Subjects, check, lifecycle, placement::Placed,
-    status::Status,
+    AddedMembers, App, Drift, MemberView, OperationRequest, Plan, PlanOutline, PlanRefusal, StepProgress, Subjects,
+    check, finished_members, lifecycle, placement::Placed, status::Status,
 };
-use gpuaas_store::{SecretRecord, Tx, WorkloadRecord};
+use gpuaas_store::{OperationRecord, SecretRecord, Tx, WorkloadRecord};
 use serde_json::Value;
 
-use super::Deploy;
+use super::{
+    Deploy,
+    end_wait::end_wait,
+    give_up::{self, GiveUp},
+};
 use crate::{
     caller::Caller,
     commands::{
@@ -20,9 +24,9 @@ use crate::{
         plan_check::{self, Preview},
     },
     engine::Engine,
-    error::CommandError,
+    error::{CommandError, check_line},
     precondition::Precondition,
-    rows::WorkloadRows,
+    rows::{WorkloadRows, progress},
     secrets::seal_secret,
 };
 
@@ -116,6 +120,8 @@ pub(super) async fn draft_deploy(
         endpoints: Vec::new(),
         facts: BTreeMap::new(),
         reported: None,
+        drift: Drift::default(),
+        quiet: None,
         generation: 1,
         observed_generation: 0,
         revision: 0,
@@ -149,17 +155,22 @@ pub(super) async fn draft_members(
     Ok(Draft { placed, ..draft })
 }
 
-/// Plans the removal of all members.
+/// Plans the removal of all members; those that are given up are removed without proof.
 pub(super) async fn draft_decommission(
     engine: &Engine,
     caller: &Caller,
     tx: &mut Tx,
     of: (WorkloadId, &Precondition),
+    give_up: &GiveUp,
 ) -> Result<Draft, CommandError> {
     let rows = load_visible(caller, tx, of, Permission::WorkloadsWrite).await?;
     check_lifecycle(&rows, OperationKind::Decommission)?;
     let targets = present_members(&rows, |_| true);
-    Draft::of(engine, rows, OperationRequest::of(OperationKind::Decommission), targets)
+    if give_up.is_requested() {
+        Box::pin(end_wait(engine, caller, tx, &rows, (OperationKind::Decommission, &targets))).await?;
+    }
+    let request = Box::pin(give_up::decommission(tx, &rows, &targets, give_up)).await?;
+    Draft::of(engine, rows, request, targets)
 }
 
 /// Plans the newest operation again, if it ended without success.
@@ -179,10 +190,28 @@ pub(super) async fn draft_resume(
         )
         .then(format!("see its state: gpuaas workload show {}", rows.workload.name)));
     };
+    let done = repaired_members(tx, &rows, &failed).await?;
     // Members removed meanwhile are left out: another tenant may hold their nodes by now.
-    let targets = present_members(&rows, |member| failed.targets.contains(&member));
+    let targets = present_members(&rows, |member| failed.targets.contains(&member) && !done.contains(&member));
     let draft = Draft::of(engine, rows, failed.request(), targets)?;
     Ok(Draft { resumes: Some(failed.id), ..draft })
+}
+
+/// Returns the members that an ended repair has repaired and that are still healthy: a resumed repair must not interrupt them again.
+async fn repaired_members(
+    tx: &mut Tx,
+    rows: &WorkloadRows,
+    ended: &OperationRecord,
+) -> Result<BTreeSet<MemberId>, CommandError> {
+    if ended.kind != OperationKind::Repair {
+        return Ok(BTreeSet::new());
+    }
+    let steps: Vec<StepProgress> = tx.steps_of(ended.id).await?.iter().map(progress).collect();
+    let mut done = finished_members(&steps);
+    let view = rows.view();
+    let is_well = |member: &MemberView| member.state.is_in_service() && !member.is_observed_unwell();
+    done.retain(|member| view.member(*member).is_some_and(is_well));
+    Ok(done)
 }
 
 /// Plans an operation on the present members of a workload. Kinds that have a request of their own are refused.
@@ -200,9 +229,15 @@ pub(super) async fn draft_operation(
     }
     let app = app_of(engine, &rows)?;
     request.check(app.manifest()).map_err(|refusal| refused(app, refusal))?;
+    if let Some(reason) = request.reason() {
+        check_line(Line::REASON, reason, "parameters.reason")?;
+    }
     check_lifecycle(&rows, request.kind)?;
     let Subjects { existing: mut targets, added } =
         app.subjects(&request, &rows.view()).map_err(|refusal| refused(app, refusal))?;
+    if request.gives_up() {
+        Box::pin(end_wait(engine, caller, tx, &rows, (request.kind, &targets))).await?;
+    }
     let mut placed = Vec::new();
     if let Some(AddedMembers { intent, field }) = added {
         let existing = rows.view().members;
@@ -215,6 +250,15 @@ pub(super) async fn draft_operation(
     }
     let draft = Draft::of(engine, rows, request, targets)?;
     Ok(Draft { placed, ..draft })
+}
+
+/// Plans the reconciliation that the platform starts by itself.
+pub(super) fn draft_reconciliation(engine: &Engine, rows: WorkloadRows) -> Result<Draft, CommandError> {
+    let request = OperationRequest::of(OperationKind::Reconcile);
+    check_lifecycle(&rows, request.kind)?;
+    let app = app_of(engine, &rows)?;
+    let subjects = app.subjects(&request, &rows.view()).map_err(|refusal| refused(app, refusal))?;
+    Draft::of(engine, rows, request, subjects.existing)
 }
 
 /// Refuses an operation that the workload's lifecycle does not allow.
@@ -337,6 +381,6 @@ async fn load_visible(
     let rows = WorkloadRows::load(tx, id).await?;
     caller.require_visible(rows.workload.project, "workload", id)?;
     caller.require(permission)?;
-    precondition.check(&rows.workload.name, &rows.workload)?;
+    precondition.check_workload(&rows.workload)?;
     Ok(rows)
 }

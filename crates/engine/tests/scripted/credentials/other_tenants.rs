@@ -44,6 +44,8 @@ async fn workload_of(engines: &Engines, project: ProjectId) -> WorkloadId {
         endpoints: Vec::new(),
         facts: Default::default(),
         reported: None,
+        drift: Default::default(),
+        quiet: None,
         generation: 1,
         observed_generation: 1,
         revision: 1,

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use gpuaas_model::{
-    Code, EventKind, Health, Lifecycle, MemberStateName, OperationState, Recovery, StepState, TaskState, TaskType,
+    AuditAction, Code, EventKind, Health, Lifecycle, MemberStateName, OperationState, Recovery, StepState, TaskState,
+    TaskType,
 };
 use gpuaas_planner::{StepAction, StepSpec, WorkloadView};
 use gpuaas_store::WorkloadRecord;
@@ -37,6 +38,7 @@ async fn cancellation_ends_running_steps_and_skips_pending_ones() {
     assert_eq!((ended.operation.state, &ended.operation.fault), (OperationState::Cancelled, &None));
     let requested = ended.count_events(EventKind::OperationCancelRequested, &operation.to_string());
     assert_eq!(requested, 1, "repeating the request changes nothing");
+    assert_eq!(site.engines.recorded(AuditAction::OperationCancel).await, 1, "and leaves no audit record");
     let state = |key: &str| (ended.steps[key].state, ended.steps[key].attempts);
     assert_eq!((state("install"), state("watch")), ((StepState::Cancelled, 1), (StepState::Cancelled, 1)));
     assert_eq!(state("after"), (StepState::Skipped, 0));

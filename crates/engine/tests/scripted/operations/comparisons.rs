@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Steps after which every member is ready.
-fn ready(of: &WorkloadView) -> Vec<StepSpec> {
+pub(super) fn ready(of: &WorkloadView) -> Vec<StepSpec> {
     let of_member = |at: usize| {
         let (first, second) = (format!("{at}/prepare"), format!("{at}/join"));
         let prepare = StepSpec { on_first_start: Some(MemberEvent::Prepare), ..task(&first, of, at) };

@@ -1,11 +1,14 @@
 //! Operations with failures.
 
-use gpuaas_engine::commands::ping;
-use gpuaas_model::{
-    AllocationState, Code, EventKind, Health, Lifecycle, MemberEvent, MemberStateName, OperationId, OperationState,
-    StepState, TaskState,
+use gpuaas_engine::{
+    Precondition,
+    commands::{ping, workload},
 };
-use gpuaas_planner::{FailureScope, RecordKind, Retry, StepAction, StepKey, StepSpec};
+use gpuaas_model::{
+    AllocationState, Code, EventKind, Health, Lifecycle, MemberEvent, MemberStateName, OperationId, OperationKind,
+    OperationState, Recovery, StepState, TaskState,
+};
+use gpuaas_planner::{FailureScope, OperationRequest, RecordKind, Retry, StepAction, StepKey, StepSpec};
 use gpuaas_store::{AuditFilter, MemberRecord, TaskFilter};
 use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
 use serde_json::json;
@@ -97,6 +100,65 @@ async fn failure_of_operation_scope_is_cleared_by_a_resume() {
     assert_eq!((skipped.state, skipped.attempts, skipped.ended_at.is_some()), (StepState::Skipped, 0, true));
     let again = site.resume_and_wait(ended.workload.id).await;
     assert_eq!((again.operation.state, again.workload.fault), (OperationState::Succeeded, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn member_that_a_repair_of_a_failed_deployment_leaves_out_is_failed_and_explained() {
+    let site = Site::of(2).await;
+    let server = |of: &gpuaas_planner::WorkloadView| {
+        let on_success = Some(MemberEvent::BecameReady);
+        vec![StepSpec { on_success, scope: FailureScope::Operation, ..task("server", of, 0) }]
+    };
+    site.engines.nodes.end_tasks([failed(Code::ClusterNotReady, "no readiness"), done(json!({}))]);
+    let deployed = site.deploy_and_wait(server).await;
+    assert_eq!(deployed.workload.lifecycle, Lifecycle::Failed);
+    assert_eq!(deployed.members[1].state.name(), MemberStateName::Pending, "a resumed deployment takes it on");
+    let request = OperationRequest::of(OperationKind::Repair);
+    let (engine, id) = (&site.engines.engine, deployed.workload.id);
+    let repair = workload::start_operation(engine, &admin(), id, &Precondition::Any, request).await.unwrap();
+    let repaired = site.end_of(repair.operation.id).await;
+    assert_eq!(repaired.operation.state, OperationState::Succeeded);
+    let of = &repaired.workload;
+    assert_eq!(
+        (of.lifecycle, of.health, of.recovery),
+        (Lifecycle::Running, Health::Degraded, Recovery::RepairAvailable)
+    );
+    let left_out = repaired.members[1].state.fault().expect("it is failed");
+    assert_eq!(left_out.code, "member_left_out");
+    assert_eq!(left_out.next.command.as_deref(), Some("gpuaas workload repair train --scope member --member unit-2"));
+}
+
+/// Prepares the members and lets them join, one after the other.
+fn bring_up(of: &gpuaas_planner::WorkloadView) -> Vec<StepSpec> {
+    let mut steps: Vec<StepSpec> = Vec::new();
+    for (at, member) in of.members.iter().enumerate() {
+        let (prepare, join) = (format!("{}/prepare", member.name), format!("{}/join", member.name));
+        let before: Vec<StepKey> = steps.last().map(|step| step.key.clone()).into_iter().collect();
+        let prepares = StepSpec { on_first_start: Some(MemberEvent::Prepare), needs: before, ..task(&prepare, of, at) };
+        let (on_first_start, on_success) = (Some(MemberEvent::Join), Some(MemberEvent::BecameReady));
+        steps.push(prepares);
+        steps.push(StepSpec { on_first_start, on_success, ..needs(task(&join, of, at), &[&prepare]) });
+    }
+    steps
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resumed_repair_spares_the_members_that_it_has_repaired() {
+    let site = Site::of(2).await;
+    let no_readiness = failed(Code::ClusterNotReady, "no readiness");
+    site.engines.nodes.end_tasks(vec![done(json!({})); 7].into_iter().chain([no_readiness]));
+    let deployed = site.deploy_and_wait(bring_up).await;
+    assert_eq!(deployed.operation.state, OperationState::Succeeded);
+    let request = OperationRequest::of(OperationKind::Repair);
+    let (engine, id) = (&site.engines.engine, deployed.workload.id);
+    let repair = workload::start_operation(engine, &admin(), id, &Precondition::Any, request).await.unwrap();
+    let repaired = site.end_of(repair.operation.id).await;
+    assert_eq!((repaired.operation.state, repaired.steps.len()), (OperationState::NeedsAttention, 4));
+    site.engines.nodes.end_tasks(vec![done(json!({})); 2]);
+    let resumed = site.resume_and_wait(id).await;
+    assert_eq!(resumed.operation.targets, [resumed.members[1].id]);
+    assert_eq!(resumed.steps.keys().collect::<Vec<_>>(), ["unit-2/join", "unit-2/prepare"]);
+    assert_eq!(resumed.operation.state, OperationState::Succeeded);
 }
 
 #[tokio::test(flavor = "multi_thread")]

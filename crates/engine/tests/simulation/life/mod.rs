@@ -1,30 +1,41 @@
 //! Simulates the whole life of a workload: two people of its project change it as they please, often at the same time and without regard
-//! to what is going on, and its services fail. Then everything is calm and one person does what the platform advises.
+//! to what is going on, its controller reports, the operator replaces free machines, and its services fail. Then everything is calm and one
+//! person does what the platform advises.
 
+mod controller;
+pub(crate) mod in_order;
+mod operator;
 mod person;
+pub(crate) mod script;
 mod settle;
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AllocationState, ProjectId};
+use gpuaas_model::{AllocationState, ProjectId, Timestamp, WorkloadId};
 use gpuaas_store::AllocationFilter;
-use person::Person;
 
+use self::{
+    controller::Controller,
+    operator::Operator,
+    person::Person,
+    script::{Action, Script, ScriptEntry},
+};
 use crate::{
+    oracles,
     people::{Deployed, People},
     plane,
     simulation::Simulation,
 };
 
-/// Requests of the first person.
-const ROUNDS: usize = 14;
 /// The workload is deployed onto this many nodes; the others are free at first.
 const MEMBERS: usize = 2;
+/// The pause between two checks that everything that waits is explained.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The wait after the last request, until the last late message has arrived and the last lease has expired.
 const QUIET: Duration = Duration::from_secs(75);
 
 /// Runs a seed to its end. Violations are recorded in the simulation.
-pub(crate) async fn run_seed(simulation: Arc<Simulation>) -> Result<Deployed, String> {
+pub(crate) async fn run_seed(simulation: Arc<Simulation>, script: Script) -> Result<Deployed, String> {
     let faults = simulation.faults().clone();
     (0..faults.replicas).for_each(|slot| plane::start(&simulation, slot, None));
     let people = People::of(&simulation);
@@ -40,43 +51,102 @@ pub(crate) async fn run_seed(simulation: Arc<Simulation>) -> Result<Deployed, St
     for node in simulation.nodes() {
         people.allocation(project, node.id).await?;
     }
-    let workload = people.workload_on(project, MEMBERS).await?;
-    simulation.start_faults();
-    let [ada, bob] = ["ada", "bob"].map(|name| Person::of(&simulation, name, project, workload));
-    tokio::select! {
-        biased;
-        () = ada.work(ROUNDS) => {}
-        () = bob.work(usize::MAX) => {}
-        () = break_services(&simulation) => {}
+    if script.is_in_order {
+        // The deployment may be cancelled, too.
+        simulation.start_faults();
     }
-    simulation.stop_faults();
-    simulation.kube().budget_blocks_until = None;
+    let workload = people.workload_on(project, MEMBERS).await?;
+    if script.is_in_order {
+        in_order::work(&simulation, &people, (project, workload), &script).await?;
+        settle::settle(&simulation, &people, workload).await?;
+        simulation.scheduler.sleep(QUIET).await;
+        return Ok(Deployed { project, workload });
+    }
+    let controller = Controller::create(&simulation, project, workload).await?;
+    simulation.start_faults();
+    let began = simulation.scheduler.now();
+    let [ada, bob] = [0, 1].map(|index| Person::of(&simulation, index, project, workload));
+    let acts = async {
+        tokio::join!(
+            biased;
+            ada.work(began, &script.entries),
+            bob.work(began, &script.entries),
+            break_services(&simulation, began, &script.entries),
+            report(&simulation, &controller, began, &script.entries),
+            check_waits(&simulation, workload),
+        );
+    };
+    let until_calm = async {
+        tokio::select! {
+            biased;
+            () = simulation.scheduler.sleep_until(began.plus(script.calm_at)) => {}
+            () = acts => {}
+        }
+        simulation.stop_faults();
+        simulation.kube().budget_blocks_until = None;
+    };
+    let operator = Operator::of(&simulation, project);
+    let ((), replaced) = tokio::join!(biased; until_calm, operator.work(began, &script.entries));
+    replaced?;
+    controller.withdraw().await;
     settle::settle(&simulation, &people, workload).await?;
     release_free_nodes(&simulation, &people, project).await?;
     simulation.scheduler.sleep(QUIET).await;
     Ok(Deployed { project, workload })
 }
 
-/// Ends the units of random nodes, without end; some are damaged, so that only a repair starts them again. Deletes KubeNodes, and lets
-/// budgets block evictions for a while.
-async fn break_services(simulation: &Arc<Simulation>) {
-    loop {
-        simulation.scheduler.sleep(Duration::from_millis(simulation.between(20_000, 300_000))).await;
-        let Some(node) = simulation.pick(simulation.nodes()) else { continue };
-        match simulation.between(0, 10) {
-            0..5 if node.machine().is_up(simulation.scheduler.now()) => {
-                simulation.count("units ended");
-                node.end_unit(simulation, simulation.between(0, 2) == 0).await;
+/// Ends units, deletes KubeNodes, edits configurations and lets budgets block evictions, as the script says.
+async fn break_services(simulation: &Arc<Simulation>, began: Timestamp, entries: &[ScriptEntry]) {
+    for entry in entries {
+        if matches!(entry.action, Action::Request { .. } | Action::Report { .. } | Action::ReplaceMachine { .. }) {
+            continue;
+        }
+        simulation.scheduler.sleep_until(began.plus(entry.at)).await;
+        match entry.action {
+            Action::EndUnit { node, is_damaged } => {
+                let node = &simulation.nodes()[node];
+                if node.machine().is_up(simulation.scheduler.now()) {
+                    simulation.count("units ended");
+                    node.end_unit(simulation, is_damaged).await;
+                }
             }
-            5..7 if simulation.kube().delete(&node.name) => {
-                simulation.count("KubeNodes deleted by hand");
-                simulation.log(&format!("somebody deletes the KubeNode {}", node.name));
+            Action::DeleteKubeNode { node } => {
+                let name = &simulation.nodes()[node].name;
+                if simulation.kube().delete(name) {
+                    simulation.count("KubeNodes deleted by hand");
+                    simulation.log(&format!("a person deletes the KubeNode {name}"));
+                }
             }
-            7..10 => {
-                let until = simulation.scheduler.now().plus(Duration::from_secs(simulation.between(10, 1_200)));
+            Action::BlockEvictions { seconds } => {
+                let until = simulation.scheduler.now().plus(Duration::from_secs(seconds));
                 simulation.kube().budget_blocks_until = Some(until);
             }
-            _ => {}
+            Action::EditConfig { node } => {
+                let node = &simulation.nodes()[node];
+                if node.machine().edit_config() {
+                    simulation.count("configurations edited by hand");
+                    simulation.log(&format!("a person edits the configuration of {}", node.name));
+                }
+            }
+            Action::Request { .. } | Action::Report { .. } | Action::ReplaceMachine { .. } => {}
+        }
+    }
+}
+
+/// Checks repeatedly, without end, that everything that waits is explained.
+async fn check_waits(simulation: &Arc<Simulation>, workload: WorkloadId) {
+    loop {
+        simulation.scheduler.sleep(CHECK_EVERY).await;
+        oracles::check_explained(simulation, workload).await;
+    }
+}
+
+/// Reports of the controller, as the script says.
+async fn report(simulation: &Arc<Simulation>, controller: &Controller, began: Timestamp, entries: &[ScriptEntry]) {
+    for entry in entries {
+        if let Action::Report { is_stale, is_healthy, member } = entry.action {
+            simulation.scheduler.sleep_until(began.plus(entry.at)).await;
+            controller.report(is_stale, is_healthy, member).await;
         }
     }
 }

@@ -61,6 +61,8 @@ fn advised(row: &WorkloadRecord, newest: OperationState, shown: Option<&str>) ->
     let verb = shown.and_then(|command| command.split_whitespace().nth(2));
     match verb {
         _ if is_at_rest => None,
+        // A member that failed before the stop still advises its repair, which a stopped workload refuses.
+        _ if row.lifecycle == Lifecycle::Stopped => of_state(row, newest),
         Some("repair") => Some(Step::Start(OperationKind::Repair, json!({ "scope": "whole_runtime" }))),
         Some("reconcile") => Some(Step::Start(OperationKind::Reconcile, json!({}))),
         Some("resume") if newest != OperationState::Succeeded => Some(Step::Resume),

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use gpuaas_test_support::Chance;
 
+use super::Oracle;
 use crate::{plane, scheduler::SimulatedClock, seed::folder, simulation::Simulation};
 
 /// Mixed into the seed for the random choices of this module, so that backups do not change the rest of the simulation.
@@ -31,7 +32,7 @@ pub(crate) fn take(simulation: &Arc<Simulation>, seed: u64) {
             within.scheduler.sleep(Duration::from_millis(chance.between(10, INTERVAL_MS_MAX))).await;
             match check(&within).await {
                 Ok(()) => within.count("backups restored"),
-                Err(why) => within.report_violation(format!("a backup: {why}")),
+                Err(why) => within.report_violation(Oracle::Backups, format!("a backup: {why}")),
             }
         }
     });

@@ -3,9 +3,9 @@
 use gpuaas_model::{
     AllocationState, Connectivity, Endpoint, Health, Lifecycle, MemberState, OperationState, Recovery, StepState,
 };
-use gpuaas_store::StoreError;
+use gpuaas_store::{Page, StoreError};
 
-use super::Rows;
+use super::{Oracle, Rows};
 use crate::simulation::{Scenario, Simulation};
 
 pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
@@ -67,13 +67,9 @@ pub(super) fn check_placement(simulation: &Simulation, rows: &Rows, violations: 
     }
 }
 
-/// Checks that no lease of an operation, allocation or node is held any more, and that each node has one session, at the replica that
-/// it is connected to.
-pub(super) async fn check_leases(
-    simulation: &Simulation,
-    rows: &Rows,
-    violations: &mut Vec<String>,
-) -> Result<(), StoreError> {
+/// Checks that no lease of an operation, allocation or node is held any more, that the last task of each node was signed under the node's
+/// present fence, and that each node has one session, at the replica that it is connected to.
+pub(super) async fn check_leases(simulation: &Simulation, rows: &Rows) -> Result<(), StoreError> {
     let mut reader = simulation.store.read().await?;
     let operations = rows.operations.iter().map(|(operation, _)| format!("operation/{}", operation.id));
     let allocations = rows.allocations.iter().map(|allocation| format!("allocation/{}", allocation.id));
@@ -81,7 +77,15 @@ pub(super) async fn check_leases(
     for name in operations.chain(allocations).chain(nodes) {
         let held = reader.lease(&name).await?.filter(|lease| lease.expires_at > simulation.scheduler.now());
         if let Some(lease) = held {
-            violations.push(format!("{name} is still held by {}", lease.holder));
+            simulation.report_violation(Oracle::Leases, format!("{name} is still held by {}", lease.holder));
+        }
+    }
+    for node in &rows.nodes {
+        let signed = rows.tasks.iter().filter(|task| task.node == node.id).map(|task| task.fence).max();
+        let present = reader.lease(&format!("node/{}", node.id)).await?.map(|lease| lease.fence);
+        if signed != present && rows.tasks.len() < Page::LIMIT_MAX as usize {
+            let what = format!("{}: the last task is signed under {signed:?}, and the fence is {present:?}", node.name);
+            simulation.report_violation(Oracle::Fences, what);
         }
     }
     let sessions = reader.sessions().await?;
@@ -89,12 +93,14 @@ pub(super) async fn check_leases(
         let node = simulation.node(session.node);
         let holder = node.link().and_then(|link| simulation.plane_of(link.plane)).map(|plane| plane.engine.replica());
         if holder != Some(session.replica) {
-            violations.push(format!("{} has a session at {}, and is held by {holder:?}", node.name, session.replica));
+            let what = format!("{} has a session at {}, and is held by {holder:?}", node.name, session.replica);
+            simulation.report_violation(Oracle::Sessions, what);
         }
     }
     // The nodes of released allocations have none.
     if simulation.scenario != Scenario::WholeLife && sessions.len() != simulation.nodes().len() {
-        violations.push(format!("{} nodes have {} sessions", simulation.nodes().len(), sessions.len()));
+        let what = format!("{} nodes have {} sessions", simulation.nodes().len(), sessions.len());
+        simulation.report_violation(Oracle::Sessions, what);
     }
     Ok(())
 }

@@ -2,32 +2,48 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{AllocationState, Code, Lifecycle, MemberState, Recovery};
+use gpuaas_model::{AllocationState, Code, Health, Lifecycle, MemberState, OperationState};
+use gpuaas_store::StoreError;
 
-use super::Rows;
+use super::{Oracle, Rows, explained, judge};
 use crate::simulation::Simulation;
 
-pub(super) fn check(simulation: &Simulation, rows: &Rows, violations: &mut Vec<String>) {
-    check_one_mutation(rows, violations);
-    check_members(rows, violations);
-    check_transitions(rows, violations);
-    check_released_nodes(simulation, rows, violations);
-    check_explained(rows, violations);
+pub(super) async fn check(simulation: &Simulation, rows: &Rows) -> Result<(), StoreError> {
+    judge(simulation, Oracle::Mutations, |violations| check_one_mutation(rows, violations));
+    judge(simulation, Oracle::TerminalStates, |violations| {
+        check_members(rows, violations);
+        check_ended(rows, violations);
+    });
+    judge(simulation, Oracle::Allocations, |violations| check_allocations(rows, violations));
+    judge(simulation, Oracle::Transitions, |violations| check_transitions(rows, violations));
+    judge(simulation, Oracle::Residue, |violations| check_released_nodes(simulation, rows, violations));
+    let now = simulation.scheduler.now();
+    judge(simulation, Oracle::Explained, |violations| explained::check_end(rows, now, violations));
+    judge(simulation, Oracle::Status, |violations| check_status(rows, violations));
+    if rows.workload.lifecycle == Lifecycle::Decommissioned {
+        let kept = simulation.store.read().await?.secrets_of(rows.workload.id).await?;
+        judge(simulation, Oracle::Secrets, |violations| {
+            violations.extend(kept.iter().map(|secret| format!("the secret {} outlives its workload", secret.name)));
+        });
+    }
+    Ok(())
 }
 
-/// Never two mutations on one workload: each operation was accepted after the one before it had ended.
+/// Never two mutations on one workload: each operation was accepted after the one before it had ended, and took its place.
 fn check_one_mutation(rows: &Rows, violations: &mut Vec<String>) {
     for two in rows.operations.windows(2) {
         let ((before, _), (after, _)) = (&two[0], &two[1]);
         if before.ended_at.is_none_or(|ended| ended > after.created_at) {
             violations.push(format!("{} was accepted while {} had not ended", after.kind, before.kind));
         }
+        if before.state == OperationState::NeedsAttention {
+            violations.push(format!("{} needs attention, although {} took its place", before.kind, after.kind));
+        }
     }
 }
 
-/// Nothing is under way without an operation, and no allocation has two members.
+/// Nothing is under way without an operation.
 fn check_members(rows: &Rows, violations: &mut Vec<String>) {
-    let mut used = BTreeMap::new();
     let is_deployed = !matches!(rows.workload.lifecycle, Lifecycle::Failed | Lifecycle::Cancelled);
     for member in rows.members.iter().filter(|member| member.state != MemberState::Removed) {
         let is_under_way = match member.state {
@@ -46,6 +62,31 @@ fn check_members(rows: &Rows, violations: &mut Vec<String>) {
         if is_under_way {
             violations.push(format!("{} is {} without an operation", member.name(), member.state.name()));
         }
+    }
+}
+
+/// Every operation, step and allocation has reached a final state, or rests.
+fn check_ended(rows: &Rows, violations: &mut Vec<String>) {
+    for (operation, steps) in &rows.operations {
+        if !operation.state.is_final() || operation.ended_at.is_none() {
+            violations.push(format!("{} is {}", operation.kind, operation.state));
+        }
+        let open = steps.iter().filter(|step| !step.state.is_final());
+        violations.extend(open.map(|step| format!("step {} of {} is {}", step.spec.key, operation.kind, step.state)));
+    }
+    let rests = |state| matches!(state, AllocationState::Active | AllocationState::Released | AllocationState::Failed);
+    let moving = rows.allocations.iter().filter(|allocation| !rests(allocation.state));
+    violations.extend(moving.map(|allocation| format!("an allocation is {}", allocation.state)));
+}
+
+/// No allocation has two members, and each that a member uses is active.
+fn check_allocations(rows: &Rows, violations: &mut Vec<String>) {
+    let mut used = BTreeMap::new();
+    for member in rows.members.iter().filter(|member| member.state != MemberState::Removed) {
+        let held = rows.allocations.iter().find(|held| Some(held.id) == member.place.allocation());
+        if let Some(held) = held.filter(|held| held.state != AllocationState::Active) {
+            violations.push(format!("{} uses an allocation that is {}", member.name(), held.state));
+        }
         if let Some(other) = used.insert(member.place.allocation(), member.name()) {
             violations.push(format!("{other} and {} have the same allocation", member.name()));
         }
@@ -62,10 +103,11 @@ fn check_transitions(rows: &Rows, violations: &mut Vec<String>) {
     }
 }
 
-/// No node of a released allocation has residue.
+/// No node with a released last allocation has residue.
 fn check_released_nodes(simulation: &Simulation, rows: &Rows, violations: &mut Vec<String>) {
-    let released = rows.allocations.iter().filter(|allocation| allocation.state == AllocationState::Released);
-    for allocation in released {
+    // By node; allocations are sorted by time.
+    let last: BTreeMap<_, _> = rows.allocations.iter().map(|allocation| (allocation.node, allocation)).collect();
+    for allocation in last.values().filter(|allocation| allocation.state == AllocationState::Released) {
         let node = simulation.node(allocation.node);
         if !node.machine().is_clean() {
             violations.push(format!("{} was released with residue", node.name));
@@ -73,20 +115,16 @@ fn check_released_nodes(simulation: &Simulation, rows: &Rows, violations: &mut V
     }
 }
 
-/// A workload that is not at rest says what can be done.
-fn check_explained(rows: &Rows, violations: &mut Vec<String>) {
-    let workload = &rows.workload;
-    let is_at_rest = match workload.lifecycle {
-        Lifecycle::Running | Lifecycle::Stopped | Lifecycle::Decommissioned => true,
-        Lifecycle::Requested
-        | Lifecycle::Deploying
-        | Lifecycle::Stopping
-        | Lifecycle::Starting
-        | Lifecycle::Decommissioning
-        | Lifecycle::Failed
-        | Lifecycle::Cancelled => false,
-    };
-    if !is_at_rest && (workload.recovery == Recovery::None || workload.fault.is_none()) {
-        violations.push(format!("it is {} and does not say why or what to do", workload.lifecycle));
+/// A running workload is degraded if, and only if, one of its members is degraded or failed.
+fn check_status(rows: &Rows, violations: &mut Vec<String>) {
+    let is_present = |state: &MemberState| !matches!(state, MemberState::Removing { .. } | MemberState::Removed);
+    let unwell = rows.members.iter().find(|member| {
+        let is_unwell = matches!(member.health, Health::Degraded | Health::Failed);
+        is_present(&member.state) && (is_unwell || matches!(member.state, MemberState::Failed { .. }))
+    });
+    let health = rows.workload.health;
+    if rows.workload.lifecycle == Lifecycle::Running && (health == Health::Degraded) != unwell.is_some() {
+        let unwell = unwell.map_or_else(|| "no member".to_owned(), gpuaas_store::MemberRecord::name);
+        violations.push(format!("the workload is {health}, and {unwell} is degraded or failed"));
     }
 }

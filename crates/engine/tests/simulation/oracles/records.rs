@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{EventKind, StepState, TaskState};
+use gpuaas_model::{AuditAction, EventKind, StepState, TaskState};
 use gpuaas_planner::{StepProgress, operation_failed};
 use gpuaas_store::{EventRecord, StepRecord};
 use gpuaas_wire::task::TaskOutcome;
@@ -10,17 +10,41 @@ use serde_json::Value;
 
 use super::Rows;
 
+/// Checks the streams, and that they agree with the rows.
 pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
     for events in &rows.streams {
         check_order("event", events.iter().map(|event| (event.sequence, event.at)), violations);
     }
     check_order("audit record", rows.audits.iter().map(|audit| (audit.sequence, audit.at)), violations);
     check_tasks(rows, violations);
-    check_steps(rows, violations);
-    check_needs(rows, violations);
-    check_failure_scopes(rows, violations);
     check_progress(rows, violations);
     check_last_events(rows, violations);
+}
+
+/// Checks that steps ran in the order of their plan.
+pub(super) fn check_step_order(rows: &Rows, violations: &mut Vec<String>) {
+    check_needs(rows, violations);
+    check_failure_scopes(rows, violations);
+}
+
+/// Checks that the start and the end of every task are audited once.
+pub(super) fn check_audit(rows: &Rows, violations: &mut Vec<String>) {
+    let mut audited: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for audit in &rows.audits {
+        let Some(task) = audit.metadata["task"].as_str() else { continue };
+        let (begun, ended) = audited.entry(task).or_default();
+        match audit.action {
+            AuditAction::TaskDispatch => *begun += 1,
+            AuditAction::TaskComplete => *ended += 1,
+            _ => {}
+        }
+    }
+    for task in &rows.tasks {
+        let found = audited.get(task.id.to_string().as_str()).copied().unwrap_or_default();
+        if found != (1, 1) {
+            violations.push(format!("{} {}, {}, is audited as {found:?}", task.task_type, task.id, task.state));
+        }
+    }
 }
 
 fn check_order(
@@ -63,9 +87,13 @@ fn check_tasks(rows: &Rows, violations: &mut Vec<String>) {
     }
 }
 
-/// Checks that a step's attempts are numbered without gaps, that none follows one that succeeded, and that fences do not decrease.
-fn check_steps(rows: &Rows, violations: &mut Vec<String>) {
+/// Checks that a step's attempts are numbered without gaps and within their limit, that none follows one that succeeded, and that fences do not
+/// decrease.
+pub(super) fn check_attempts(rows: &Rows, violations: &mut Vec<String>) {
     for step in rows.operations.iter().flat_map(|(_, steps)| steps) {
+        if step.attempts.saturating_sub(step.interruptions) > step.spec.retry.attempts_max {
+            violations.push(format!("{} made {} attempts", step.spec.key, step.attempts));
+        }
         let tasks: Vec<_> = rows.tasks.iter().filter(|task| task.step == Some(step.id)).collect();
         if tasks.is_empty() {
             continue;

@@ -8,6 +8,7 @@ use gpuaas_model::{AllocationState, EnrolledNode, NodeId, ProjectId, SecretId, T
 use gpuaas_store::{AllocationFilter, AllocationRecord, Reader, StoreError};
 use gpuaas_trust::TaskStatement;
 
+use super::Oracle;
 use crate::simulation::Simulation;
 
 /// An event that brings something to a node or reveals something of it.
@@ -49,8 +50,10 @@ pub(crate) fn check(simulation: &Arc<Simulation>, effect: Effect) {
         let violation = async { find_violation(&mut within.store.read().await?, &effect).await };
         match violation.await {
             Ok(None) => {}
-            Ok(Some(why)) => within.report_violation(format!("{effect}, and {why}")),
-            Err(error) => within.report_violation(format!("{effect}: the rows cannot be read: {error}")),
+            Ok(Some(why)) => within.report_violation(Oracle::Isolation, format!("{effect}, and {why}")),
+            Err(error) => {
+                within.report_violation(Oracle::Isolation, format!("{effect}: the rows cannot be read: {error}"))
+            }
         }
     });
 }

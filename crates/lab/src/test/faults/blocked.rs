@@ -46,7 +46,7 @@ pub(super) const LEFTOVERS: Block = Block {
     seen: ("find /var/lib/rancher -mindepth 3", "/var/lib/rancher/rke2/server/db/etcd"),
     check: "leftover",
     evidence: "/var/lib/rancher/rke2/server/db is left from an earlier installation",
-    next: "uninstall script, or have the machine reimaged",
+    next: "rm -r /var/lib/rancher/rke2/server/db",
     fix: "rm -r /var/lib/rancher",
 };
 

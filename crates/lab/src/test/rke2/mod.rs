@@ -1,5 +1,5 @@
 //! The main scenario: three machines are enrolled by one command each; a cluster is deployed, used as a tenant uses it, extended, rebooted
-//! in part and removed without remains; one machine is handed back.
+//! in part, taken through the rest of its [`life`] and removed without residue; one machine is returned.
 //!
 //! Guarantees: all requests go through the platform's command line and kubectl; the platform's statements about a machine are compared with
 //! the machine's own tools.
@@ -7,6 +7,7 @@
 //! Deliberately absent: knowledge of the release (only its import differs) and faults.
 
 mod handback;
+pub(super) mod life;
 mod planted;
 mod prober;
 mod reboot;
@@ -21,9 +22,11 @@ use super::{
     check::check,
     cluster::Cluster,
     control_plane::ControlPlane,
+    listing::MachineListing,
     parts::{Part, Prepared},
 };
 use crate::node::{Lab, Node};
+use life::Life;
 use usage::Answers;
 
 /// Name of the workload.
@@ -33,24 +36,8 @@ const WORKLOAD: &str = "train";
 pub(super) fn run_scenario(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let nodes = lab.nodes()?;
     let [server, agent, third] = nodes.as_slice() else { bail!("the lab does not have three nodes") };
-    let release = given.path(Part::Release)?;
-    let answers = Answers::of_release(release)?;
-    let control_plane = check("a control plane serves next to the lab", || ControlPlane::start(lab, given))?;
-    check("a release is imported", || control_plane.import(release))?;
-    for node in &nodes {
-        check(&format!("{} is enrolled by the command that its registration printed", node.name()), || {
-            control_plane.register_and_enroll(node)
-        })?;
-    }
-    let before = check("the content of every machine is listed by its own tools", || {
-        nodes.iter().map(removal::list_content).collect::<anyhow::Result<Vec<_>>>()
-    })?;
-    let allocations = check("all three are allocated to the project, and nothing prevents a deployment", || {
-        nodes
-            .iter()
-            .map(|node| check_fit(control_plane.allocate(node.name().as_str())?))
-            .collect::<anyhow::Result<Vec<Allocation>>>()
-    })?;
+    let answers = Answers::of_release(given.path(Part::Release)?)?;
+    let Machines { control_plane, before, allocations } = prepare(lab, given, &nodes)?;
 
     check("a server and an agent are deployed, the agent by the server's registration name", || {
         deploy(&control_plane, server, agent)
@@ -71,9 +58,44 @@ pub(super) fn run_scenario(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     })?;
     check("pods on all three still answer each other", || usage::answer_each_other(&cluster, &[server, agent, third]))?;
 
+    // Here, because these machines have booted and have the cluster already; `lab test life` runs it alone.
+    let of_third = before.last().context("the content of a machine is missing")?;
+    let (steady, moved) = (agent, third);
+    let life = Life { control_plane: &control_plane, cluster: &cluster, server, steady, moved, sabotage: None };
+    life::run_checks(&life, of_third)?;
+
     removal::run_checks(&control_plane, &nodes, &before, agent)?;
     let allocation = allocations.iter().find(|allocation| allocation.node_name == agent.name().as_str());
     handback::run_checks(&control_plane, agent, allocation.context("the node has no allocation")?)
+}
+
+/// Machines that are enrolled and allocated to the project, with nothing deployed on them, and their control plane.
+struct Machines {
+    control_plane: ControlPlane,
+    /// What each machine contains.
+    before: Vec<MachineListing>,
+    allocations: Vec<Allocation>,
+}
+
+/// Starts a control plane with a release, and enrolls and allocates the nodes.
+fn prepare(lab: &Lab, given: &Prepared, nodes: &[Node]) -> anyhow::Result<Machines> {
+    let control_plane = check("a control plane serves next to the lab", || ControlPlane::start(lab, given))?;
+    check("a release is imported", || control_plane.import(given.path(Part::Release)?))?;
+    for node in nodes {
+        check(&format!("{} is enrolled by the command that its registration printed", node.name()), || {
+            control_plane.register_and_enroll(node)
+        })?;
+    }
+    let before = check("the content of every machine is listed by its own tools", || {
+        nodes.iter().map(removal::list_content).collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    let allocations = check("all three are allocated to the project, and nothing prevents a deployment", || {
+        nodes
+            .iter()
+            .map(|node| check_fit(control_plane.allocate(node.name().as_str())?))
+            .collect::<anyhow::Result<Vec<Allocation>>>()
+    })?;
+    Ok(Machines { control_plane, before, allocations })
 }
 
 /// Checks that nothing prevents a deployment onto the allocation.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     sync::mpsc::{self, RecvTimeoutError, Sender},
@@ -17,6 +18,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Longest response that is read.
 const ANSWER_BYTES_MAX: u64 = 4_096;
+/// Responses that a prober must have received for a meaningful result.
+const ANSWERS_MIN: u32 = 50;
 
 /// Returns the body of a web server's response with status 200, by a minimal HTTP request.
 pub(super) fn fetch(address: SocketAddr) -> anyhow::Result<String> {
@@ -46,6 +49,31 @@ pub(super) struct ProbeResults {
     pub(super) failures: Vec<String>,
     /// Duration of the longest request.
     pub(super) longest: Duration,
+    /// Longest time without a response: between two, before the first, or after the last.
+    pub(super) longest_gap: Duration,
+}
+
+impl ProbeResults {
+    /// Number of responses.
+    pub(super) fn answered(&self) -> u32 {
+        self.answers.values().sum()
+    }
+
+    /// Checks that no request failed, and that there were enough of them.
+    pub(super) fn check_uninterrupted(&self) -> anyhow::Result<()> {
+        ensure!(self.failures.is_empty(), "failed requests: {}", self.failures.join("; "));
+        let answered = self.answered();
+        ensure!(answered >= ANSWERS_MIN, "only {answered} requests were answered");
+        Ok(())
+    }
+}
+
+impl fmt::Display for ProbeResults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (longest, gap) = (self.longest.as_millis(), self.longest_gap.as_millis());
+        let (answered, failed) = (self.answered(), self.failures.len());
+        write!(f, "{answered} answers, {failed} failures; the longest took {longest} ms, the longest gap was {gap} ms")
+    }
 }
 
 impl Prober {
@@ -54,10 +82,15 @@ impl Prober {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let (began, mut results) = (Instant::now(), ProbeResults::default());
+            let mut last_answer = began;
             for address in addresses.iter().cycle() {
                 let sent_at = Instant::now();
                 match fetch(*address) {
-                    Ok(answer) => *results.answers.entry(answer).or_default() += 1,
+                    Ok(answer) => {
+                        *results.answers.entry(answer).or_default() += 1;
+                        results.longest_gap = results.longest_gap.max(last_answer.elapsed());
+                        last_answer = Instant::now();
+                    }
                     Err(error) => {
                         let after = began.elapsed().as_secs_f64();
                         results.failures.push(format!("{address} after {after:.2} s: {error:#}"));
@@ -68,6 +101,7 @@ impl Prober {
                     break;
                 }
             }
+            results.longest_gap = results.longest_gap.max(last_answer.elapsed());
             results
         });
         Self { stop, thread }
@@ -120,5 +154,20 @@ mod tests {
         let results = prober.end().expect("the prober ended");
         assert_eq!(results.answers.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert!(results.failures[0].contains("500"), "{results:?}");
+        assert!(results.check_uninterrupted().expect_err("a failure").to_string().contains("500"));
+        assert!(results.longest_gap >= PAUSE, "between two answers is a pause: {results:?}");
+        assert!(results.to_string().starts_with("2 answers, "), "{results}");
+    }
+
+    #[test]
+    fn silence_is_a_gap_and_too_few_answers_prove_nothing() {
+        let few = ProbeResults { answers: [("a".to_owned(), ANSWERS_MIN - 1)].into(), ..ProbeResults::default() };
+        assert!(few.check_uninterrupted().is_err());
+        let enough = ProbeResults { answers: [("a".to_owned(), ANSWERS_MIN)].into(), ..ProbeResults::default() };
+        enough.check_uninterrupted().expect("enough answers");
+        let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+        let prober = Prober::begin(vec![nobody]);
+        let results = prober.end().expect("the prober ended");
+        assert!(results.answered() == 0 && results.longest_gap > Duration::ZERO, "{results:?}");
     }
 }

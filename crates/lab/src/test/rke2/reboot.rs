@@ -21,13 +21,11 @@ pub(super) fn reboot_and_check(control_plane: &ControlPlane, cluster: &Cluster, 
     let before = on_it()?;
     node.reboot()?;
     let boot = node.capture(&["cat", "/proc/sys/kernel/random/boot_id"])?;
-    let (kube_node, pod) = (format!("node/{name}"), format!("pod/{}", before.name));
+    let kube_node = format!("node/{name}");
     // Until the new kubelet reports the new boot ID, the cluster may still show the old Ready.
     cluster.wait(&[&kube_node], &format!("jsonpath={{.status.nodeInfo.bootID}}={boot}"), BACK_MAX)?;
     cluster.wait(&[&kube_node], "condition=Ready", BACK_MAX)?;
-    let restarted = format!("jsonpath={{.status.containerStatuses[0].restartCount}}={}", before.restarts + 1);
-    cluster.wait(&[&pod], &restarted, BACK_MAX)?;
-    cluster.wait(&[&pod], "condition=Ready", BACK_MAX)?;
+    usage::await_restarts(cluster, std::slice::from_ref(&before))?;
     let after = on_it()?;
     ensure!(after.name == before.name, "the node runs the pod {} instead of {}", after.name, before.name);
     let starts = node.capture(&["systemctl", "show", "--property=NRestarts", "--value", "gpuaas-agent.service"])?;

@@ -23,6 +23,7 @@ pub(crate) fn operation(workload: &WorkloadRecord) -> OperationRecord {
         resumes: None,
         superseded_by: None,
         cancel_requested: false,
+        by_platform: None,
         fault: None,
         created_at: NOW,
         started_at: None,
