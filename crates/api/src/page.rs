@@ -194,9 +194,18 @@ pub(crate) fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
 
 /// Reads a search text.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    line(deserializer, Line::SEARCH_TEXT)
+}
+
+/// Reads the reason for an action.
+pub(crate) fn reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    line(deserializer, Line::REASON)
+}
+
+fn line<'de, D: Deserializer<'de>>(deserializer: D, of: Line) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     match text {
-        Some(text) => Line::SEARCH_TEXT.check(&text).map(|()| Some(text)).map_err(serde::de::Error::custom),
+        Some(text) => of.check(&text).map(|()| Some(text)).map_err(serde::de::Error::custom),
         None => Ok(None),
     }
 }

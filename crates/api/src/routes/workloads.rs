@@ -264,6 +264,8 @@ pub(crate) struct DecommissionParams {
     #[param(value_type = Option<bool>)]
     force: bool,
     /// Reason for which something is given up, in one line of 1 to 500 printable characters. The audit keeps it.
+    #[serde(default, deserialize_with = "crate::page::reason")]
+    #[param(value_type = Option<String>)]
     reason: Option<String>,
 }
 
