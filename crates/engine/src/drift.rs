@@ -4,8 +4,8 @@
 //! are part of the workload's row. `planner::drift` decides whether and when the platform reconciles; `commands::workload` starts the
 //! operation. One follower per workload does this in sequence, so that a change is checked after the operation that explains it has ended.
 //!
-//! Nothing depends on a follower's memory: agents hint each unit anew whenever their observation starts (at every connection, and after every
-//! operation), and a replica that starts or takes over follows every workload whose row has a difference.
+//! A follower that ends with its process loses nothing: agents send a hint for each unit when their observation starts, which is at every
+//! connection and after every operation, and a replica that starts or takes over follows every workload whose row has a difference.
 
 use std::{sync::Arc, time::Duration};
 

@@ -265,8 +265,10 @@ impl Drop for RunningDemo {
             // A demo that fails halfway must not leave processes running.
             let _ = self.stop();
         }
-        // Pods outlive their nodes.
-        for process in self.processes().unwrap_or_default() {
+        // Pods outlive their nodes. Only programs of the nodes: a person's shell may name the demo's kubeconfig in its environment.
+        let of_nodes = self.folder.join("nodes");
+        let processes = self.processes().unwrap_or_default();
+        for process in processes.iter().filter(|process| process.command.starts_with(of_nodes.as_str())) {
             if let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) {
                 let _ = kill_process(pid, Signal::KILL);
             }
