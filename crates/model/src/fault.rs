@@ -81,6 +81,11 @@ impl NextAction {
         Self::with_command(format!("resume: {reason}"), format!("gpuaas workload resume {workload}"))
     }
 
+    /// Whether the command resumes the workload's newest operation.
+    pub fn resumes(&self, workload: impl Display) -> bool {
+        self.command.as_deref() == Some(format!("gpuaas workload resume {workload}").as_str())
+    }
+
     /// Repair one member of the workload, because of `reason`.
     pub fn repair_member(reason: &str, workload: impl Display, member: &str) -> Self {
         Self::with_command(

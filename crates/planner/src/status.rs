@@ -119,7 +119,14 @@ pub struct EndedOperation<'a> {
 
 /// Returns the fault of a member that is unfinished although no operation changes it any more; `None` for other members. An operation that
 /// succeeded finished its own members; a repair that made the workload run may have left out others.
+///
+/// A member that failed in an earlier operation keeps its fault, but no longer advises to resume that one: `resume` continues the newest.
 pub fn unfinished_member(member: &MemberView, ended: &EndedOperation<'_>, workload: &WorkloadView) -> Option<Fault> {
+    if let MemberState::Failed { fault, .. } = &member.state {
+        let is_outdated = fault.next.resumes(&workload.name) && !ended.targets.contains(&member.id);
+        let next = || NextAction::repair_or_remove_member(&workload.name, &member.name);
+        return is_outdated.then(|| Fault { next: next(), ..fault.clone() });
+    }
     let is_success = ended.ending == Ending::Succeeded;
     if is_success && ended.kind != OperationKind::Repair {
         return None;

@@ -2,6 +2,7 @@
 
 mod booted;
 mod disk;
+mod failures;
 mod selection;
 mod watched;
 
@@ -15,6 +16,7 @@ use std::{
 use anyhow::{Context, anyhow, ensure};
 use camino::Utf8PathBuf;
 
+use failures::Failures;
 use selection::IntegrationTests;
 
 use crate::{
@@ -205,6 +207,7 @@ struct Counts {
     failed: u32,
     /// Lines in which tests report how much they tried.
     figures: Vec<String>,
+    failures: Failures,
 }
 
 impl Counts {
@@ -225,6 +228,7 @@ impl Counts {
         }
         self.failed += other.failed;
         self.figures.extend(other.figures);
+        self.failures.add(other.failures);
     }
 
     fn print(&self) {
@@ -235,6 +239,7 @@ impl Counts {
         for figures in &self.figures {
             eprintln!("    {figures}");
         }
+        self.failures.print();
         let passed: u32 = self.passed.values().sum();
         // Continuous integration parses this line.
         println!("{passed} passed, {} failed", self.failed);
@@ -299,6 +304,9 @@ fn cargo_test(
             "failures:" => false,
             other => of_passed && !other.starts_with("test result"),
         };
+        if !of_passed {
+            counts.failures.take(line);
+        }
         if !dull && !of_passed && !line.is_empty() {
             println!("{line}");
         }

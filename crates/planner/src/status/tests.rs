@@ -298,6 +298,25 @@ fn member_that_a_cancelled_operation_left_unfinished_has_a_fault() {
 }
 
 #[test]
+fn member_that_failed_earlier_no_longer_advises_to_resume_another_operation() {
+    let after = |next: NextAction, ending, is_target: bool| {
+        let earlier = Fault { next, ..fault(FaultClass::Manual) };
+        let member = member(MemberState::Failed { since: SINCE, fault: earlier }, Health::Failed);
+        let targets = if is_target { vec![member.id] } else { Vec::new() };
+        let ended = EndedOperation { kind: OperationKind::Start, ending, targets: &targets, cause: None };
+        let changed = unfinished_member(&member, &ended, &workload(vec![member.clone()]))?;
+        Some((changed.summary, changed.next.command.unwrap_or_default()))
+    };
+    let resume = || NextAction::then_resume("free space", "train");
+    let repair = "gpuaas workload repair train --scope member --member server-1".to_owned();
+    for ending in [Ending::Succeeded, Ending::NeedsAttention, Ending::Cancelled] {
+        assert_eq!(after(resume(), ending, false), Some(("it broke".to_owned(), repair.clone())));
+        assert_eq!(after(resume(), ending, true), None, "its own operation can be resumed");
+        assert_eq!(after(NextAction::text("replace the disk"), ending, false), None);
+    }
+}
+
+#[test]
 fn member_that_a_repair_left_out_is_failed_and_names_its_own_repair() {
     use {Ending as E, MemberState as S, OperationKind as K};
     let after = |state, (kind, ending), is_target: bool| {

@@ -155,11 +155,15 @@ fn progress(step: &StepRecord) -> StepProgress {
 
 /// Checks that a workload's progress never decreases within an operation and never exceeds its total.
 fn check_progress(rows: &Rows, violations: &mut Vec<String>) {
-    let accepted = |event: &EventRecord| rows.operations.iter().filter(|(of, _)| of.created_at <= event.at).count();
-    let (mut before, mut operation) = (0, 0);
+    // By correlation, because an operation may be accepted in the millisecond in which the one before it ends.
+    let operation_of = |event: &EventRecord| {
+        rows.operations.iter().map(|(of, _)| of.correlation).find(|of| Some(*of) == event.correlation)
+    };
+    let (mut before, mut operation) = (0, None);
     for event in rows.streams.iter().flatten().filter(|event| event.kind == EventKind::WorkloadChanged) {
-        if accepted(event) != operation {
-            (before, operation) = (0, accepted(event));
+        let of = operation_of(event).or(operation);
+        if of != operation {
+            (before, operation) = (0, of);
         }
         let number = |name: &str| event.data["progress"][name].as_u64();
         let (completed, total) = (number("completed").unwrap_or(0), number("total").unwrap_or(0));
