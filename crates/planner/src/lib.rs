@@ -26,6 +26,8 @@ pub mod schema;
 pub mod status;
 #[cfg(test)]
 mod test_steps;
+#[cfg(any(test, feature = "test-views"))]
+pub mod test_views;
 pub mod view;
 pub mod waiting;
 

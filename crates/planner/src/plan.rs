@@ -145,7 +145,8 @@ pub struct StepSpec {
     pub on_first_start: Option<MemberEvent>,
     /// Event of the member when the step succeeds.
     pub on_success: Option<MemberEvent>,
-    /// True if the member keeps its state when the step fails: the step moves work or changes records, and the member serves its role on.
+    /// True if the member keeps its state when the step fails: the step moves work or changes records, and the member serves its role on. A
+    /// task of such a step is not repeated on a node that is unreachable.
     pub spares_member: bool,
     /// Longest time of one attempt, in milliseconds. Every step has a deadline, so that nothing waits forever.
     pub deadline_ms: u64,

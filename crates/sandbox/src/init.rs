@@ -88,7 +88,8 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
     // The sender of the signal does not wait for as long as a unit may take to stop: processes that are left after the grace period are
     // killed, because none may remain.
     let stopped = tokio::time::timeout(process::SHUTDOWN_GRACE, units.stop_all()).await;
-    process::end_all(&options.root, stopped.is_ok()).await;
+    // By the resolved path, with which the processes are marked.
+    process::end_all(&units.environment.root, stopped.is_ok()).await;
     // A remaining socket file would look like a running init.
     let _ = fs::remove_file(&units.environment.socket);
     Ok(())

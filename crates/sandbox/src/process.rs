@@ -35,6 +35,8 @@ use crate::{
 
 /// Time for processes to end after SIGTERM when the sandbox is shut down.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// Longest time in which killed processes are gone, unless the kernel holds one.
+const KILL_MAX: Duration = Duration::from_secs(60);
 /// A longer line is split; this is journald's default.
 const LINE_BYTES_MAX: usize = 48 * 1_024;
 /// Longest wait for one process: the blocking thread of the wait must end even if the process does not.
@@ -205,21 +207,33 @@ pub(crate) fn id(child: &Child) -> Option<Pid> {
     child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
 }
 
-/// Ends every process of the sandbox: with SIGTERM first if `graceful`, then with SIGKILL. Returns when none is left, or 60 s after
-/// SIGKILL.
+/// Ends every process of the sandbox: with SIGTERM first if `graceful`, then with SIGKILL, also those that were started meanwhile. Returns when
+/// none is left, or [`KILL_MAX`] after the first SIGKILL.
 pub(crate) async fn end_all(root: &Utf8Path, graceful: bool) {
-    for signal in [Signal::TERM, Signal::KILL].into_iter().skip(usize::from(!graceful)) {
-        let pids = of_root(root);
-        for &pid in &pids {
-            // A process that has ended since needs no signal.
-            let _ = rustix::process::kill_process(pid, signal);
-        }
-        let ends = futures::future::join_all(pids.into_iter().map(wait_for_end));
-        let grace = if signal == Signal::TERM { SHUTDOWN_GRACE } else { Duration::from_secs(60) };
-        if tokio::time::timeout(grace, ends).await.is_ok() && of_root(root).is_empty() {
-            return;
-        }
+    if graceful {
+        // What is left after the grace period is killed.
+        let _ = tokio::time::timeout(SHUTDOWN_GRACE, end_present(root, Signal::TERM)).await;
     }
+    let killed = async {
+        // A process can start another one between the look and its own end.
+        while !of_root(root).is_empty() {
+            end_present(root, Signal::KILL).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    if tokio::time::timeout(KILL_MAX, killed).await.is_err() {
+        tracing::error!(left = ?of_root(root), "these processes do not end");
+    }
+}
+
+/// Sends a signal to every process of the sandbox, and waits for their ends.
+async fn end_present(root: &Utf8Path, signal: Signal) {
+    let pids = of_root(root);
+    for &pid in &pids {
+        // A process that has ended since needs no signal.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+    futures::future::join_all(pids.into_iter().map(wait_for_end)).await;
 }
 
 /// Waits for a process, which need not be a child, for at most [`WAIT_SECONDS_MAX`]: its pidfd becomes readable when it ends.

@@ -279,5 +279,6 @@ behaviours! {
         workloads_of_earlier_versions_have_endpoints,
         machines_that_tenants_left_before_an_upgrade_are_remembered,
         audit_records_of_earlier_versions_get_their_workload,
+        rows_before_drift_and_give_ups_are_read_and_take_the_new_fields,
     }
 }

@@ -1,63 +1,26 @@
 //! Plans for members on nodes that are unreachable, or that a person gives up.
 
-use std::collections::BTreeMap;
-
 use gpuaas_app_rke2::Rke2;
-use gpuaas_model::{
-    AllocationId, Code, FaultClass, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, OperationKind,
-    ProjectId, Timestamp, WorkloadId,
-};
+use gpuaas_model::{Code, FaultClass, Lifecycle, MemberState, OperationKind, Timestamp};
 use gpuaas_planner::{
-    App, MachineView, MemberView, OperationRequest, Plan, PlanRefusal, ReleaseView, StepSpec, WorkloadView, check,
+    App, MemberView, OperationRequest, Plan, PlanRefusal, ReleaseView, StepSpec, WorkloadView, check, test_views,
 };
 use gpuaas_wire::task::TaskFailure;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
-const MEMBERS: [(&str, u32); 3] = [("server", 1), ("agent", 1), ("agent", 2)];
-
-fn member((component, ordinal): (&str, u32), number: u128) -> MemberView {
-    let since = Timestamp::from_millis(0);
-    MemberView {
-        id: MemberId::from_uuid(Uuid::from_u128(number)),
-        name: format!("{component}-{ordinal}"),
-        component_key: component.to_owned(),
-        ordinal,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(Uuid::from_u128(100 + number)),
-            node: NodeId::from_uuid(Uuid::from_u128(200 + number)),
-        },
-        machine: MachineView {
-            name: format!("gpu-{number}").parse().expect("a name"),
-            address: "10.4.0.7".to_owned(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state: MemberState::Ready { since },
-        health: Health::Healthy,
-        fault: None,
-        own_health: Health::Healthy,
-        own_fault: None,
-        touched: true,
-    }
-}
+const MEMBERS: [&str; 3] = ["server-1", "agent-1", "agent-2"];
 
 /// A running cluster; the machines of these members are unreachable.
 fn losing(lost: &[&str]) -> WorkloadView {
-    let mut members: Vec<MemberView> = MEMBERS.into_iter().zip(1..).map(|(of, number)| member(of, number)).collect();
+    let ready = MemberState::Ready { since: Timestamp::from_millis(0) };
+    let member = |(name, number)| test_views::member(name, number, ready.clone());
+    let mut members: Vec<MemberView> = MEMBERS.into_iter().zip(1..).map(member).collect();
     for member in members.iter_mut().filter(|member| lost.contains(&member.name.as_str())) {
         member.machine.unreachable_since = Some(Timestamp::from_millis(1));
     }
     WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(1)),
-        project: ProjectId::from_uuid(Uuid::from_u128(2)),
-        name: "train".parse().expect("a name"),
-        lifecycle: Lifecycle::Running,
-        config: Value::Null,
         release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: Vec::new() },
-        members,
-        facts: BTreeMap::new(),
-        secrets: BTreeMap::new(),
+        ..test_views::workload(members)
     }
 }
 

@@ -3,16 +3,15 @@
 #[path = "golden/members.rs"]
 mod members;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::fmt::Write;
 
 use gpuaas_app_rke2::Rke2;
 use gpuaas_model::{
-    AllocationId, Code, Health, MemberId, MemberPlace, MemberState, NodeId, OperationKind, ProjectId, SecretId,
-    Timestamp, WorkloadId,
+    AllocationId, Code, Health, MemberId, MemberPlace, MemberState, OperationKind, SecretId, Timestamp,
 };
 use gpuaas_planner::{
     App, ArtifactView, MachineView, MemberView, OperationRequest, Plan, PlanRefusal, ReleaseView, SecretView,
-    StepAction, StepKey, StepOutput, StepSpec, WorkloadView, check,
+    StepAction, StepKey, StepOutput, StepSpec, WorkloadView, check, test_views,
 };
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -25,43 +24,20 @@ fn id(number: u128) -> Uuid {
 
 fn member(component: &str, ordinal: u32, state: MemberState) -> MemberView {
     let number = u128::from(ordinal) + if component == "server" { 0 } else { 100 };
-    MemberView {
-        id: MemberId::from_uuid(id(number)),
-        name: format!("{component}-{ordinal}"),
-        component_key: component.to_owned(),
-        ordinal,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(id(1_000 + number)),
-            node: NodeId::from_uuid(id(2_000 + number)),
-        },
-        machine: MachineView {
-            name: format!("gpu-{number:02}").parse().expect("a name"),
-            address: format!("10.4.0.{number}"),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state,
-        health: Health::Progressing,
-        fault: None,
-        own_health: Health::Progressing,
-        own_fault: None,
-        touched: false,
-    }
+    let health = Health::Progressing;
+    let of = test_views::member(&format!("{component}-{ordinal}"), number, state);
+    let machine = MachineView { name: format!("gpu-{number:02}").parse().expect("a name"), ..of.machine };
+    MemberView { machine, health, own_health: health, touched: false, ..of }
 }
 
 fn workload(config: Value, members: Vec<MemberView>) -> WorkloadView {
     let secret = |number: u128| SecretView { id: SecretId::from_uuid(id(number)), sha256: "0".repeat(64) };
     let names = ["server-token", "agent-token", "join-token", "admin-kubeconfig"];
     WorkloadView {
-        id: WorkloadId::from_uuid(id(1)),
-        project: ProjectId::from_uuid(id(2)),
-        name: "train".parse().expect("a name"),
-        lifecycle: gpuaas_model::Lifecycle::Running,
         config,
         release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: Vec::new() },
-        members,
-        facts: BTreeMap::new(),
         secrets: names.into_iter().zip(3_000..).map(|(name, number)| (name.to_owned(), secret(number))).collect(),
+        ..test_views::workload(members)
     }
 }
 

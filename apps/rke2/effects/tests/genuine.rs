@@ -20,11 +20,8 @@ use genuine::RealApiserver;
 use gpuaas_app_rke2::Rke2;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
-use gpuaas_model::{
-    AllocationId, Code, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp,
-    WorkloadId,
-};
-use gpuaas_planner::{App as _, ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
+use gpuaas_model::{Code, MemberState, NodeId, SecretId, Timestamp};
+use gpuaas_planner::{App as _, ClusterCall, ReleaseView, SecretView, WorkloadView, test_views};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -103,37 +100,14 @@ fn about_kube_node(call: &str) -> ClusterCall {
 }
 
 fn workload(address: IpAddr) -> WorkloadView {
-    let id = Uuid::from_u128;
-    let server = MemberView {
-        id: MemberId::from_uuid(id(1)),
-        name: "server-1".into(),
-        component_key: "server".into(),
-        ordinal: 1,
-        place: MemberPlace::Allocation { allocation: AllocationId::from_uuid(id(2)), node: NodeId::from_uuid(id(3)) },
-        machine: MachineView {
-            name: "gpu-1".parse().unwrap(),
-            address: address.to_string(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state: MemberState::Pending,
-        health: Health::Progressing,
-        fault: None,
-        own_health: Health::Progressing,
-        own_fault: None,
-        touched: false,
-    };
-    let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
+    let mut server = test_views::member("server-1", 1, MemberState::Pending);
+    server.machine.address = address.to_string();
+    let secret = SecretView { id: SecretId::from_uuid(Uuid::from_u128(4)), sha256: "0".repeat(64) };
     WorkloadView {
-        id: WorkloadId::from_uuid(id(5)),
-        project: ProjectId::from_uuid(id(6)),
-        name: "prod".parse().unwrap(),
-        lifecycle: Lifecycle::Running,
         config: serde_json::json!({}),
         release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: vec![] },
-        members: vec![server],
-        facts: BTreeMap::new(),
         secrets: BTreeMap::from([("admin-kubeconfig".to_owned(), secret)]),
+        ..test_views::workload(vec![server])
     }
 }
 

@@ -20,11 +20,8 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
-use gpuaas_model::{
-    AllocationId, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp,
-    WorkloadId,
-};
-use gpuaas_planner::{ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
+use gpuaas_model::{MemberState, NodeId, SecretId, Timestamp, WorkloadId};
+use gpuaas_planner::{ClusterCall, ReleaseView, SecretView, WorkloadView, test_views};
 use hostile::{Hostile, Reply};
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -222,37 +219,17 @@ impl Tunnels for HostileTunnels {
 
 fn context(hostile: &Arc<Hostile>, number: u128) -> CallContext {
     let id = |part: u128| Uuid::from_u128(number * 100 + part);
-    let server = MemberView {
-        id: MemberId::from_uuid(id(1)),
-        name: "server-1".into(),
-        component_key: "server".into(),
-        ordinal: 1,
-        place: MemberPlace::Allocation { allocation: AllocationId::from_uuid(id(2)), node: NodeId::from_uuid(id(3)) },
-        machine: MachineView {
-            name: "gpu-1".parse().unwrap(),
-            address: hostile::ADDRESS.to_owned(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state: MemberState::Pending,
-        health: Health::Progressing,
-        fault: None,
-        own_health: Health::Progressing,
-        own_fault: None,
-        touched: false,
-    };
+    let mut server = test_views::member("server-1", number * 100 + 1, MemberState::Pending);
+    server.machine.name = "gpu-1".parse().unwrap();
+    server.machine.address = hostile::ADDRESS.to_owned();
     let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
     CallContext {
         workload: WorkloadView {
             id: WorkloadId::from_uuid(id(5)),
-            project: ProjectId::from_uuid(Uuid::from_u128(6)),
-            name: "prod".parse().unwrap(),
-            lifecycle: Lifecycle::Running,
             config: serde_json::json!({}),
             release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: vec![] },
-            members: vec![server],
-            facts: BTreeMap::new(),
             secrets: BTreeMap::from([("admin-kubeconfig".to_owned(), secret)]),
+            ..test_views::workload(vec![server])
         },
         secrets: Arc::new(OneSecret(hostile.kubeconfig.clone())),
         tunnels: Arc::new(HostileTunnels(hostile.clone())),

@@ -18,7 +18,7 @@ use crate::{
 /// Most changes that a filled disk may still accept, because they overwrite blocks that existing files own.
 const CHANGES_MAX: usize = 2_000;
 
-fn assert_refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Box<Problem> {
+pub(crate) fn assert_refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Box<Problem> {
     let Err(ClientError::Problem(problem)) = answer else { panic!("expected a problem document, got {answer:?}") };
     assert_eq!((problem.code.as_str(), problem.status), ("disk_full", 507), "{problem:?}");
     assert!(problem.next.as_deref().is_some_and(|next| next.starts_with("make room")), "{problem:?}");
@@ -26,7 +26,7 @@ fn assert_refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Box<Pro
 }
 
 /// Creates projects until one is refused; returns the names of those created and the name refused.
-async fn projects_until_full(client: &Client) -> (Vec<String>, String) {
+pub(crate) async fn projects_until_full(client: &Client) -> (Vec<String>, String) {
     let mut made = Vec::new();
     for number in 0..CHANGES_MAX {
         let name = format!("project-{number}");
@@ -41,7 +41,7 @@ async fn projects_until_full(client: &Client) -> (Vec<String>, String) {
     panic!("the disk is not full after {CHANGES_MAX} changes");
 }
 
-async fn readiness(fleet: &Fleet) -> (u16, String) {
+pub(crate) async fn readiness(fleet: &Fleet) -> (u16, String) {
     let answer = read_open(&fleet.ready(), "/readyz?verbose").await;
     (answer.status, answer.body.as_str().expect("a text").to_owned())
 }
@@ -140,7 +140,7 @@ async fn full_disk_of_the_database_server_refuses_changes_and_recovers() {
 }
 
 /// Folder of the agent's durable state, mounted as a small disk.
-const AGENT_FOLDER: &str = "nodes/gpu-2/var/lib/gpuaas-agent";
+pub(crate) const AGENT_FOLDER: &str = "nodes/gpu-2/var/lib/gpuaas-agent";
 
 /// Returns the failed tasks of an operation, each as failure code, task type and task id.
 async fn failures(client: &Client, operation: &str) -> Vec<(String, String, String)> {

@@ -59,7 +59,7 @@ async fn decommission_continues_when_its_node_returns_and_reports_what_it_found_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_that_is_given_up_stays_blocked_and_is_inspected_when_it_returns() {
-    let (platform, client, decommission) = waiting().await;
+    let (mut platform, client, decommission) = waiting().await;
     let give_up = ["workload", "decommission", "train", "--project", PROJECT, "--give-up", "demo-2", "--yes", "--wait"];
     let with_reason = [&give_up[..], &["--reason", "burnt down"]].concat();
     let refused = platform.gpuaas(&give_up);
@@ -87,4 +87,7 @@ async fn node_that_is_given_up_stays_blocked_and_is_inspected_when_it_returns() 
     };
     assert_eq!(code, "allocation_unproven");
     client.release_allocation(&platform.allocation(1).await).await.expect("its removal is proven");
+    // What was given up still runs, and its agent does not answer: only the node's init can end it.
+    platform.signal_agent(2, "STOP");
+    assert_eq!(platform.end(), [""; 0], "left behind on a node that was given up");
 }

@@ -62,6 +62,7 @@ mod streams;
 mod support;
 mod traces;
 mod unreadable;
+mod unrecorded;
 mod waiting;
 mod workloads;
 mod world;

@@ -99,7 +99,9 @@ impl Platform {
         self.child.wait().expect("a child");
     }
 
-    fn end(&mut self) {
+    /// Kills the process, waits for its descendants to end, and returns those that did not. They are killed, because they would outlive the
+    /// tests.
+    pub(crate) fn end(&mut self) -> Vec<String> {
         // Sends SIGKILL to the parent only: the lifelines must end its descendants.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -107,6 +109,11 @@ impl Platform {
         while !self.processes().is_empty() && began.elapsed() < WAIT_MAX {
             std::thread::sleep(Duration::from_millis(10));
         }
+        let left = self.processes();
+        for (pid, _) in &left {
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        }
+        left.into_iter().map(|(_, text)| text).collect()
     }
 
     fn await_ready(&mut self) {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 pub use self::give_up::GiveUp;
 use self::{
     draft::{draft_decommission, draft_deploy, draft_members, draft_operation, draft_resume},
-    preemption::preempting,
+    preemption::Request,
 };
 use super::audit_workload;
 pub use super::plan_check::{Preview, parse_digest};
@@ -95,17 +95,12 @@ pub async fn add_member(
     precondition: &Precondition,
     intent: Value,
 ) -> Result<Accepted, CommandError> {
-    let attempt = || try_add_member(engine, caller, id, precondition, &intent).boxed();
-    preempting(engine, caller, id, attempt).await
+    let request = Request { engine, caller, id, precondition };
+    request.preempting(|request| try_add_member(request, &intent).boxed()).await
 }
 
-async fn try_add_member(
-    engine: &Engine,
-    caller: &Caller,
-    id: WorkloadId,
-    precondition: &Precondition,
-    intent: &Value,
-) -> Result<Accepted, CommandError> {
+async fn try_add_member(request: Request<'_>, intent: &Value) -> Result<Accepted, CommandError> {
+    let Request { engine, caller, id, precondition } = request;
     let mut tx = engine.store().begin().await?;
     let mut draft = draft_members(engine, caller, &mut tx, (id, precondition), intent).await?;
     draft.check_expected(engine, caller)?;
@@ -147,17 +142,12 @@ pub async fn decommission_giving_up(
     precondition: &Precondition,
     give_up: &GiveUp,
 ) -> Result<Accepted, CommandError> {
-    let attempt = || try_decommission(engine, caller, id, precondition, give_up).boxed();
-    preempting(engine, caller, id, attempt).await
+    let request = Request { engine, caller, id, precondition };
+    request.preempting(|request| try_decommission(request, give_up).boxed()).await
 }
 
-async fn try_decommission(
-    engine: &Engine,
-    caller: &Caller,
-    id: WorkloadId,
-    precondition: &Precondition,
-    give_up: &GiveUp,
-) -> Result<Accepted, CommandError> {
+async fn try_decommission(request: Request<'_>, give_up: &GiveUp) -> Result<Accepted, CommandError> {
+    let Request { engine, caller, id, precondition } = request;
     let mut tx = engine.store().begin().await?;
     let mut draft = draft_decommission(engine, caller, &mut tx, (id, precondition), give_up).await?;
     draft.check_expected(engine, caller)?;
@@ -195,21 +185,16 @@ pub async fn start_operation(
     caller: &Caller,
     id: WorkloadId,
     precondition: &Precondition,
-    request: OperationRequest,
+    operation: OperationRequest,
 ) -> Result<Accepted, CommandError> {
-    let attempt = || try_start_operation(engine, caller, id, precondition, request.clone()).boxed();
-    preempting(engine, caller, id, attempt).await
+    let request = Request { engine, caller, id, precondition };
+    request.preempting(|request| try_start_operation(request, operation.clone()).boxed()).await
 }
 
-async fn try_start_operation(
-    engine: &Engine,
-    caller: &Caller,
-    id: WorkloadId,
-    precondition: &Precondition,
-    request: OperationRequest,
-) -> Result<Accepted, CommandError> {
+async fn try_start_operation(request: Request<'_>, operation: OperationRequest) -> Result<Accepted, CommandError> {
+    let Request { engine, caller, id, precondition } = request;
     let mut tx = engine.store().begin().await?;
-    let mut draft = draft_operation(engine, caller, &mut tx, (id, precondition), request).await?;
+    let mut draft = draft_operation(engine, caller, &mut tx, (id, precondition), operation).await?;
     draft.check_expected(engine, caller)?;
     draft.rows.write_added(&mut tx, draft.placed.len()).await?;
     draft.rows.workload.generation += 1;
@@ -238,16 +223,12 @@ pub async fn resume(
     id: WorkloadId,
     precondition: &Precondition,
 ) -> Result<Accepted, CommandError> {
-    let attempt = || try_resume(engine, caller, id, precondition).boxed();
-    preempting(engine, caller, id, attempt).await
+    let request = Request { engine, caller, id, precondition };
+    request.preempting(|request| try_resume(request).boxed()).await
 }
 
-async fn try_resume(
-    engine: &Engine,
-    caller: &Caller,
-    id: WorkloadId,
-    precondition: &Precondition,
-) -> Result<Accepted, CommandError> {
+async fn try_resume(request: Request<'_>) -> Result<Accepted, CommandError> {
+    let Request { engine, caller, id, precondition } = request;
     let mut tx = engine.store().begin().await?;
     let draft = draft_resume(engine, caller, &mut tx, (id, precondition)).await?;
     draft.check_expected(engine, caller)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{Code, Fault, FaultClass, MemberEvent, NextAction, NodeId, StepState, TaskType, Timestamp};
 use gpuaas_planner::{App, RecordKind, StepAction, status::FaultChange};
-use gpuaas_store::{StepRecord, Tx};
+use gpuaas_store::{NodeRecord, StepRecord, Tx};
 use gpuaas_wire::task::TaskFailure;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     outputs::{OutputError, store_outputs},
     ownership::{self, NodeAccess},
     record::EventScope,
-    rows::OperationRows,
+    rows::{OperationRows, unreachable_since},
 };
 
 /// Number of interruptions at which a step fails and an operator must look into it. They do not count as attempts of the step's own limit,
@@ -55,6 +55,14 @@ impl<'a> StepCursor<'a> {
     /// The step's present row.
     pub(crate) fn row(&self) -> &StepRecord {
         &self.rows.steps[self.at]
+    }
+
+    /// Returns the node on which the step runs a task.
+    fn node(&self) -> Option<&NodeRecord> {
+        match self.row().spec.action {
+            StepAction::NodeTask { node, .. } => self.rows.of.nodes.get(&node),
+            StepAction::ClusterCall { .. } | StepAction::Record { .. } => None,
+        }
     }
 
     /// Ends a step that never runs.
@@ -148,7 +156,10 @@ impl<'a> StepCursor<'a> {
     async fn fail_or_retry(&mut self, fault: Fault) -> Result<(), EngineError> {
         let (now, step) = (self.now(), self.row());
         let failed = step.attempts - step.interruptions;
+        // A step that spares its member does not wait for an unreachable node: when the node returns, it is looked at anyway.
+        let is_lost = step.spec.spares_member && self.node().is_some_and(|node| unreachable_since(node).is_some());
         let again = fault.class == FaultClass::Retryable
+            && !is_lost
             && (failed < step.spec.retry.attempts_max || bugs::on(Bug::RetriesUnbounded))
             && !self.rows.operation.cancel_requested;
         if again {
@@ -185,11 +196,7 @@ impl<'a> StepCursor<'a> {
             let times = if step.interruptions == 1 { "" } else { "repeatedly " };
             let summary = format!("the node's agent died {times}during this task");
             let (cause, workload) = ("find out why the agent dies", &self.rows.of.workload.name);
-            let node = match step.spec.action {
-                StepAction::NodeTask { node, .. } => self.rows.of.nodes.get(&node),
-                StepAction::ClusterCall { .. } | StepAction::Record { .. } => None,
-            };
-            let next = match node {
+            let next = match self.node() {
                 Some(node) => NextAction::ask_operator(cause, &node.name, workload),
                 None => NextAction::then_resume(cause, workload),
             };

@@ -1,14 +1,8 @@
-use std::collections::BTreeMap;
-
-use gpuaas_model::{AllocationId, Fault, FaultClass, MemberPlace, NodeId, OperationKind, ProjectId, WorkloadId};
-use serde_json::Value;
+use gpuaas_model::{Fault, FaultClass, OperationKind};
 use uuid::Uuid;
 
 use super::*;
-use crate::{
-    lifecycle,
-    view::{MachineView, ReleaseView},
-};
+use crate::{lifecycle, test_views};
 
 const SINCE: Timestamp = Timestamp::from_millis(1);
 
@@ -34,42 +28,11 @@ fn states() -> Vec<MemberState> {
 }
 
 fn member(state: MemberState) -> MemberView {
-    MemberView {
-        id: MemberId::from_uuid(Uuid::from_u128(1)),
-        name: "agent-1".to_owned(),
-        component_key: "agent".to_owned(),
-        ordinal: 1,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(Uuid::from_u128(2)),
-            node: NodeId::from_uuid(Uuid::from_u128(3)),
-        },
-        machine: MachineView {
-            name: "gpu-2".parse().expect("a name"),
-            address: String::new(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state,
-        health: Health::Healthy,
-        fault: None,
-        own_health: Health::Healthy,
-        own_fault: None,
-        touched: true,
-    }
+    test_views::member("agent-1", 2, state)
 }
 
 fn workload(lifecycle: Lifecycle, member: MemberView) -> WorkloadView {
-    WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(4)),
-        project: ProjectId::from_uuid(Uuid::from_u128(5)),
-        name: "train".parse().expect("a name"),
-        lifecycle,
-        config: Value::Null,
-        release: ReleaseView { version: "1".to_owned(), artifacts: Vec::new() },
-        members: vec![member],
-        facts: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-    }
+    WorkloadView { lifecycle, ..test_views::workload(vec![member]) }
 }
 
 fn of(lifecycle: Lifecycle, member: MemberView) -> Vec<Difference> {

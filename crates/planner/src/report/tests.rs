@@ -1,52 +1,17 @@
 //! Every refusal of a report, and every combination of what the platform and a controller say.
 
-use std::collections::BTreeMap;
-
-use gpuaas_model::{
-    MemberId, MemberPlace, MemberState, OperationKind, OperationState, ProjectId, Recovery, Timestamp, WorkloadId,
-};
-use serde_json::Value;
-use uuid::Uuid;
+use gpuaas_model::{MemberState, OperationKind, OperationState, Recovery, Timestamp};
 
 use super::*;
-use crate::view::{MachineView, MemberView, ReleaseView};
+use crate::test_views::{self, member};
 
 const NOW: Timestamp = Timestamp::from_millis(7);
 
-fn member(name: &str, state: MemberState) -> MemberView {
-    MemberView {
-        id: MemberId::from_uuid(Uuid::from_u128(1)),
-        name: name.to_owned(),
-        component_key: "agent".to_owned(),
-        ordinal: 1,
-        place: MemberPlace::External { machine: "edge-1".parse().unwrap(), address: "192.0.2.7".to_owned() },
-        machine: MachineView {
-            name: "edge-1".parse().unwrap(),
-            address: "192.0.2.7".to_owned(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state,
-        health: Health::Healthy,
-        fault: None,
-        own_health: Health::Healthy,
-        own_fault: None,
-        touched: true,
-    }
-}
-
 fn workload() -> WorkloadView {
-    WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(2)),
-        project: ProjectId::from_uuid(Uuid::from_u128(3)),
-        name: "train".parse().unwrap(),
-        lifecycle: Lifecycle::Running,
-        config: Value::Null,
-        release: ReleaseView { version: "1".to_owned(), artifacts: Vec::new() },
-        members: vec![member("agent-1", MemberState::Ready { since: NOW }), member("agent-2", MemberState::Removed)],
-        facts: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-    }
+    test_views::workload(vec![
+        member("agent-1", 1, MemberState::Ready { since: NOW }),
+        member("agent-2", 2, MemberState::Removed),
+    ])
 }
 
 fn report() -> Report {

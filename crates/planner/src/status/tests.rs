@@ -1,15 +1,12 @@
 //! The complete table of a workload's status: lifecycles by operation, health by members, recovery by faults.
 
-use std::collections::BTreeMap;
-
-use gpuaas_model::{AllocationId, MemberId, MemberPlace, NextAction, NodeId, ProjectId, Timestamp, WorkloadId};
-use serde_json::Value;
+use gpuaas_model::{NextAction, Timestamp};
 
 use super::*;
 use crate::{
     plan::{FailureScope, StepSpec},
     test_steps,
-    view::{MachineView, ReleaseView},
+    test_views::{self, workload},
 };
 
 const SINCE: Timestamp = Timestamp::from_millis(1);
@@ -20,50 +17,7 @@ fn fault(class: FaultClass) -> Fault {
 }
 
 fn member(state: MemberState, health: Health) -> MemberView {
-    MemberView {
-        id: MemberId::from_uuid(uuid(1)),
-        name: "server-1".into(),
-        component_key: "server".into(),
-        ordinal: 1,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(uuid(2)),
-            node: NodeId::from_uuid(uuid(3)),
-        },
-        machine: MachineView {
-            name: name("gpu-1"),
-            address: "10.0.0.1".into(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state,
-        health,
-        fault: None,
-        own_health: health,
-        own_fault: None,
-        touched: true,
-    }
-}
-
-fn workload(members: Vec<MemberView>) -> WorkloadView {
-    WorkloadView {
-        id: WorkloadId::from_uuid(uuid(4)),
-        project: ProjectId::from_uuid(uuid(5)),
-        name: name("train"),
-        lifecycle: Lifecycle::Running,
-        config: Value::Null,
-        release: ReleaseView { version: "1".into(), artifacts: Vec::new() },
-        members,
-        facts: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-    }
-}
-
-fn uuid(number: u128) -> uuid::Uuid {
-    uuid::Uuid::from_u128(number)
-}
-
-fn name(text: &str) -> gpuaas_model::Name {
-    text.parse().unwrap()
+    MemberView { health, own_health: health, ..test_views::member("server-1", 1, state) }
 }
 
 fn step(phase: &str, state: StepState, scope: FailureScope) -> StepProgress {

@@ -1,19 +1,15 @@
 //! What the platform's app makes of the lines of every switch: code, class and command of the fault, as a start reports it that has ended at
 //! its deadline.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use gpuaas_app_rke2::Rke2;
-use gpuaas_model::{
-    AllocationId, Code, Fault, FaultClass, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, ProjectId,
-    TaskType, Timestamp, WorkloadId,
-};
+use gpuaas_model::{Code, Fault, FaultClass, Health, MemberState, TaskType, Timestamp};
 use gpuaas_planner::{
     App, FailureScope, MachineView, MemberView, ReleaseView, Retry, StepAction, StepKey, StepSpec, WorkloadView,
+    test_views,
 };
 use gpuaas_wire::task::{JournalExcerpt, TaskFailure, UnitReport};
-use serde_json::Value;
-use uuid::Uuid;
 
 use super::{Facts, Line, SWITCHES, Script, Stage, ordinary, switch::Switch};
 use crate::log::quoted;
@@ -141,44 +137,19 @@ fn failure(switch: &Switch, role: Role) -> TaskFailure {
     TaskFailure { journal, unit: Some(Box::new(unit)), ..TaskFailure::new(Code::TaskTimedOut, "it failed") }
 }
 
-fn member(component: &str, number: u128, skew: i64) -> MemberView {
-    let id = |kind: u128| Uuid::from_u128(kind + number);
-    MemberView {
-        id: MemberId::from_uuid(id(100)),
-        name: format!("{component}-1"),
-        component_key: component.to_owned(),
-        ordinal: 1,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(id(200)),
-            node: NodeId::from_uuid(id(300)),
-        },
-        machine: MachineView {
-            name: format!("gpu-{number}").parse().expect("a name"),
-            address: format!("192.0.2.{number}"),
-            clock_skew_seconds: Some(skew),
-            unreachable_since: None,
-        },
-        state: MemberState::Joining { since: Timestamp::from_millis(1) },
-        health: Health::Progressing,
-        fault: None,
-        own_health: Health::Progressing,
-        own_fault: None,
-        touched: true,
-    }
+fn member(name: &str, number: u128, skew: i64) -> MemberView {
+    let health = Health::Progressing;
+    let of = test_views::member(name, number, MemberState::Joining { since: Timestamp::from_millis(1) });
+    let address = format!("192.0.2.{number}");
+    let machine = MachineView { address, clock_skew_seconds: Some(skew), ..of.machine };
+    MemberView { machine, health, own_health: health, ..of }
 }
 
 /// The diagnosis of a running workload's member with this switch; the agent's clock is off by so many seconds.
 fn diagnosed(switch: &Switch, role: Role, skew: i64) -> Fault {
     let workload = WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(1)),
-        project: ProjectId::from_uuid(Uuid::from_u128(2)),
-        name: "train".parse().expect("a name"),
-        lifecycle: Lifecycle::Running,
-        config: Value::Null,
         release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: Vec::new() },
-        members: vec![member("server", 1, 0), member("agent", 2, skew)],
-        facts: BTreeMap::new(),
-        secrets: BTreeMap::new(),
+        ..test_views::workload(vec![member("server-1", 1, 0), member("agent-1", 2, skew)])
     };
     let member = &workload.members[usize::from(role == Role::Agent)];
     let node = member.place.node().expect("a node");

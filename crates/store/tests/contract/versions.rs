@@ -4,10 +4,11 @@
 use std::{fs, path::PathBuf};
 
 use gpuaas_model::{
-    AllocationId, AuditAction, Endpoint, MemberState, NodeId, OperationId, ProjectId, StreamName, TaskId, TokenId,
-    WorkloadId,
+    AllocationId, AuditAction, Endpoint, Health, MemberState, MemberStateName, NodeId, OperationId, OperationKind,
+    ProjectId, StreamName, TaskId, Timestamp, TokenId, WorkloadId,
 };
-use gpuaas_store::{AuditFilter, Page, Store};
+use gpuaas_planner::{Drift, judgments::Source, report::Judgment};
+use gpuaas_store::{AuditFilter, ByPlatform, Page, Store};
 
 use super::database::Database;
 
@@ -272,4 +273,61 @@ pub(crate) async fn audit_records_of_earlier_versions_get_their_workload(databas
     assert_eq!(found, [2, 3, 4], "records of its task, of its operation, and of its name since it exists");
     drop(store);
     assert!(old.sql("update audit set actor = 'eve'").await.is_err(), "the audit is append-only again");
+}
+
+/// Rows of a member on a node that was lost, and of a decommission that waits for it, as the version before drift wrote them. That needed no
+/// change of the schema, so no migration fills the new fields.
+async fn waiting_decommission_before_drift(database: &Database) {
+    database.sql(&stored_database(15, database.is_shared())).await.unwrap();
+    let member = r#"update members set doc = replace(doc, '"health":"healthy","fault":null', '"health":"degraded","fault":
+        {"code":"node_unreachable","class":"manual","summary":"gpu-1 is silent","next":{"text":"look at it"}}')
+        where id like '%ac120009'"#;
+    let operation = r#"insert into operations (id, workload_id, project_id, state, is_open, doc, ended_at, archive_id)
+        select replace(id, 'ac12000a', 'ac12001a'), workload_id, project_id, 'running', 1,
+            replace(replace(replace(replace(doc, 'ac12000a"', 'ac12001a"'), '"deploy"', '"decommission"'),
+                '"succeeded"', '"running"'), '"ended_at":1790000060000', '"ended_at":null'), 0, ''
+        from operations"#;
+    let step = r#"insert into steps (id, operation_id, position, state, attempts, doc)
+        select replace(id, 'ac12000b', 'ac12001b'), replace(operation_id, 'ac12000a', 'ac12001a'), position, 'running', attempts,
+            replace(replace(replace(replace(doc, 'ac12000b"', 'ac12001b"'), 'ac12000a"', 'ac12001a"'),
+                '"succeeded"', '"running"'), '"ended_at":1790000000000', '"ended_at":null')
+        from steps"#;
+    for statement in [member, operation, step] {
+        database.sql(statement).await.unwrap();
+    }
+}
+
+pub(crate) async fn rows_before_drift_and_give_ups_are_read_and_take_the_new_fields(database: Database) {
+    let old = fresh(database.is_shared()).await;
+    waiting_decommission_before_drift(&old).await;
+    let store = old.open().await;
+    let mut tx = store.begin().await.unwrap();
+    let mut workload = tx.workload(id("08")).await.unwrap();
+    assert_eq!((&workload.drift, &workload.quiet, &workload.reported), (&Drift::default(), &None, &None));
+    assert!(workload.matches_revision(9) && !workload.matches_revision(8), "no revision is known to be quiet");
+    let mut operation = tx.newest_operation(workload.id).await.unwrap().expect("it has one");
+    assert_eq!((operation.id, operation.kind), (id::<OperationId>("1a"), OperationKind::Decommission));
+    assert_eq!((&operation.by_platform, operation.is_ending()), (&None, false));
+    assert!(!tx.request_yield(operation.id).await.unwrap(), "a person requested it");
+    let steps = tx.steps_of(operation.id).await.unwrap();
+    let [step] = &steps[..] else { panic!("{steps:?}") };
+    assert_eq!((step.spec.spares_member, &step.spec.after, step.interruptions), (false, &Vec::new(), 0));
+    let mut member = tx.members_of(workload.id).await.unwrap().remove(0);
+    assert!(member.judgments.is_empty() && member.reported.is_none());
+    assert_eq!(member.judgment_of(Source::Node).health, Health::Degraded);
+    // The node is back: what its loss left in the row ends with it.
+    member.set_judgment(Source::Node, Judgment { health: Health::Healthy, fault: None });
+    assert_eq!((member.health, &member.fault), (Health::Healthy, &None));
+
+    workload.drift.attempts.push(Timestamp::from_millis(1_790_000_000_000));
+    operation.by_platform = Some(ByPlatform { reason: "gpu-1: config changed".to_owned(), yields: false });
+    tx.update_member(&member, MemberStateName::Ready).await.unwrap();
+    tx.update_operation(&operation, operation.state).await.unwrap();
+    let written = tx.update_workload(&workload).await.unwrap();
+    assert!(tx.request_yield(operation.id).await.unwrap());
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.workload(workload.id).await.unwrap(), written);
+    assert_eq!(reader.members_of(workload.id).await.unwrap()[0].judgments, member.judgments);
+    assert!(reader.operation(operation.id).await.unwrap().is_ending());
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use gpuaas_model::{AllocationId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId};
-use gpuaas_planner::{MachineView, ReleaseView, SecretView};
+use gpuaas_model::{MemberState, SecretId, Timestamp};
+use gpuaas_planner::{ReleaseView, SecretView, test_views};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -17,43 +17,17 @@ fn id(number: u128) -> MemberId {
 }
 
 fn member(number: u128, component_key: &str, state: MemberState) -> MemberView {
-    MemberView {
-        id: id(number),
-        name: format!("{component_key}-1"),
-        component_key: component_key.to_owned(),
-        ordinal: 1,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(Uuid::from_u128(number)),
-            node: NodeId::from_uuid(Uuid::from_u128(number)),
-        },
-        machine: MachineView {
-            name: format!("gpu-{number}").parse().expect("a name"),
-            address: "10.0.0.1".to_owned(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state,
-        health: Health::Healthy,
-        fault: None,
-        own_health: Health::Healthy,
-        own_fault: None,
-        touched: true,
-    }
+    test_views::member(&format!("{component_key}-1"), number, state)
 }
 
 /// A server on gpu-1 and an agent on gpu-2.
 fn workload(agent: MemberState) -> WorkloadView {
     let secret = SecretView { id: SecretId::from_uuid(Uuid::from_u128(9)), sha256: "0".repeat(64) };
     WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(4)),
-        project: ProjectId::from_uuid(Uuid::from_u128(5)),
-        name: "train".parse().expect("a name"),
-        lifecycle: Lifecycle::Running,
         config: json!({ "node_labels": { "rack": "b12" } }),
         release: ReleaseView { version: VERSION.to_owned(), artifacts: Vec::new() },
-        members: vec![member(1, names::SERVER, READY), member(2, names::AGENT, agent)],
-        facts: BTreeMap::new(),
         secrets: BTreeMap::from([(names::ADMIN_KUBECONFIG.to_owned(), secret)]),
+        ..test_views::workload(vec![member(1, names::SERVER, READY), member(2, names::AGENT, agent)])
     }
 }
 

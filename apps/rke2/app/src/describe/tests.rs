@@ -1,52 +1,18 @@
-use std::collections::BTreeMap;
-
-use gpuaas_model::{
-    AllocationId, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, OperationKind, ProjectId, Timestamp,
-    WorkloadId,
-};
-use gpuaas_planner::{App, MachineView, PlanOutline, ReleaseView};
+use gpuaas_model::{MemberId, MemberState, OperationKind, Timestamp};
+use gpuaas_planner::{App, PlanOutline, ReleaseView, test_views};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::*;
 use crate::{Rke2, names};
 
 fn member(component: &str, number: u128, state: &MemberState) -> MemberView {
-    MemberView {
-        id: MemberId::from_uuid(Uuid::from_u128(number)),
-        name: format!("{component}-1"),
-        component_key: component.to_owned(),
-        ordinal: 1,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(Uuid::from_u128(10 + number)),
-            node: NodeId::from_uuid(Uuid::from_u128(20 + number)),
-        },
-        machine: MachineView {
-            name: format!("gpu-{number}").parse().expect("a name"),
-            address: String::new(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state: state.clone(),
-        health: Health::Healthy,
-        fault: None,
-        own_health: Health::Healthy,
-        own_fault: None,
-        touched: true,
-    }
+    test_views::member(&format!("{component}-1"), number, state.clone())
 }
 
 fn workload(state: &MemberState) -> WorkloadView {
     WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(4)),
-        project: ProjectId::from_uuid(Uuid::from_u128(5)),
-        name: "train".parse().expect("a name"),
-        lifecycle: Lifecycle::Running,
-        config: Value::Null,
         release: ReleaseView { version: "v1.36.3+rke2r1".to_owned(), artifacts: Vec::new() },
-        members: vec![member(names::SERVER, 1, state), member(names::AGENT, 2, state)],
-        facts: BTreeMap::new(),
-        secrets: BTreeMap::new(),
+        ..test_views::workload(vec![member(names::SERVER, 1, state), member(names::AGENT, 2, state)])
     }
 }
 

@@ -1,8 +1,5 @@
-use std::collections::BTreeMap;
-
-use gpuaas_model::{AllocationId, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId};
-use gpuaas_model::{Timestamp, WorkloadId};
-use gpuaas_planner::{MachineView, ReleaseView, SecretView, drift::is_correctable};
+use gpuaas_model::{MemberState, SecretId, Timestamp};
+use gpuaas_planner::{ReleaseView, SecretView, drift::is_correctable, test_views};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -10,28 +7,7 @@ use super::*;
 use crate::names;
 
 fn member(component: &str) -> MemberView {
-    MemberView {
-        id: MemberId::from_uuid(Uuid::from_u128(1)),
-        name: format!("{component}-1"),
-        component_key: component.to_owned(),
-        ordinal: 1,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(Uuid::from_u128(2)),
-            node: NodeId::from_uuid(Uuid::from_u128(3)),
-        },
-        machine: MachineView {
-            name: "gpu-1".parse().expect("a name"),
-            address: "10.0.0.1".to_owned(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state: MemberState::Ready { since: Timestamp::from_millis(5) },
-        health: Health::Healthy,
-        fault: None,
-        own_health: Health::Healthy,
-        own_fault: None,
-        touched: true,
-    }
+    test_views::member(&format!("{component}-1"), 1, MemberState::Ready { since: Timestamp::from_millis(5) })
 }
 
 fn workload(member: &MemberView) -> WorkloadView {
@@ -40,15 +16,10 @@ fn workload(member: &MemberView) -> WorkloadView {
         (name.to_owned(), of)
     };
     WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(4)),
-        project: ProjectId::from_uuid(Uuid::from_u128(5)),
-        name: "train".parse().expect("a name"),
-        lifecycle: Lifecycle::Running,
         config: json!({}),
         release: ReleaseView { version: "v1.36.3+rke2r1".to_owned(), artifacts: Vec::new() },
-        members: vec![member.clone()],
-        facts: BTreeMap::new(),
         secrets: [names::SERVER_TOKEN, names::AGENT_TOKEN].map(secret).into(),
+        ..test_views::workload(vec![member.clone()])
     }
 }
 

@@ -1,49 +1,16 @@
-use gpuaas_model::{AllocationId, Health, Lifecycle, MemberId, MemberPlace, NodeId, ProjectId, WorkloadId};
-use gpuaas_planner::{MachineView, ReleaseView};
+use gpuaas_planner::{ReleaseView, test_views};
 use serde_json::json;
-use uuid::Uuid;
 
 use super::*;
 
 const VERSION: &str = "v1.36.3+rke2r1";
 const SINCE: Timestamp = Timestamp::from_millis(5);
 
-fn member(name: &str, node: &str, state: MemberState) -> MemberView {
-    MemberView {
-        id: MemberId::from_uuid(Uuid::from_u128(1)),
-        name: name.to_owned(),
-        component_key: names::AGENT.to_owned(),
-        ordinal: 1,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(Uuid::from_u128(2)),
-            node: NodeId::from_uuid(Uuid::from_u128(3)),
-        },
-        machine: MachineView {
-            name: node.parse().expect("a name"),
-            address: String::new(),
-            clock_skew_seconds: None,
-            unreachable_since: None,
-        },
-        state,
-        health: Health::Healthy,
-        fault: None,
-        own_health: Health::Healthy,
-        own_fault: None,
-        touched: true,
-    }
-}
-
 fn workload(state: MemberState) -> WorkloadView {
     WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(4)),
-        project: ProjectId::from_uuid(Uuid::from_u128(5)),
-        name: "train".parse().expect("a name"),
-        lifecycle: Lifecycle::Running,
         config: json!({ "node_labels": { "rack": "b12" } }),
         release: ReleaseView { version: VERSION.to_owned(), artifacts: Vec::new() },
-        members: vec![member("agent-1", "gpu-2", state)],
-        facts: BTreeMap::new(),
-        secrets: BTreeMap::new(),
+        ..test_views::workload(vec![test_views::member("agent-1", 2, state)])
     }
 }
 

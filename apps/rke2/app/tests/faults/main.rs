@@ -9,61 +9,31 @@ mod pages;
 mod planned;
 mod symptoms;
 
-use std::collections::BTreeMap;
-
 use gpuaas_app_rke2::Rke2;
-use gpuaas_model::{
-    AllocationId, Code, Fault, Health, Lifecycle, MemberId, MemberPlace, MemberState, NodeId, ProjectId, TaskType,
-    Timestamp, WorkloadId,
-};
+use gpuaas_model::{Code, Fault, Health, Lifecycle, MemberState, TaskType, Timestamp};
 use gpuaas_planner::{
     App, FailureScope, MachineView, MemberView, ReleaseView, Retry, StepAction, StepKey, StepSpec, WorkloadView,
+    test_views,
 };
 use gpuaas_wire::task::{JournalExcerpt, TaskFailure};
-use serde_json::Value;
-use uuid::Uuid;
 
 const SERVER: usize = 0;
 const AGENT: usize = 1;
 
-fn member(component: &str, number: u128) -> MemberView {
-    let id = |kind: u128| Uuid::from_u128(kind + number);
-    MemberView {
-        id: MemberId::from_uuid(id(100)),
-        name: format!("{component}-1"),
-        component_key: component.to_owned(),
-        ordinal: 1,
-        place: MemberPlace::Allocation {
-            allocation: AllocationId::from_uuid(id(200)),
-            node: NodeId::from_uuid(id(300)),
-        },
-        machine: MachineView {
-            name: format!("gpu-{number}").parse().expect("a name"),
-            address: format!("192.0.2.{number}"),
-            clock_skew_seconds: Some(0),
-            unreachable_since: None,
-        },
-        state: MemberState::Joining { since: Timestamp::from_millis(1) },
-        health: Health::Progressing,
-        fault: None,
-        own_health: Health::Progressing,
-        own_fault: None,
-        touched: true,
-    }
+fn member(name: &str, number: u128) -> MemberView {
+    let health = Health::Progressing;
+    let of = test_views::member(name, number, MemberState::Joining { since: Timestamp::from_millis(1) });
+    let address = format!("192.0.2.{number}");
+    let machine = MachineView { address, clock_skew_seconds: Some(0), ..of.machine };
+    MemberView { machine, health, own_health: health, ..of }
 }
 
 /// A workload `train` with server-1 on gpu-1 and agent-1 on gpu-2.
 fn workload(lifecycle: Lifecycle) -> WorkloadView {
     WorkloadView {
-        id: WorkloadId::from_uuid(Uuid::from_u128(1)),
-        project: ProjectId::from_uuid(Uuid::from_u128(2)),
-        name: "train".parse().expect("a name"),
         lifecycle,
-        config: Value::Null,
         release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: Vec::new() },
-        members: vec![member("server", 1), member("agent", 2)],
-        facts: BTreeMap::new(),
-        secrets: BTreeMap::new(),
+        ..test_views::workload(vec![member("server-1", 1), member("agent-1", 2)])
     }
 }
 

@@ -15,36 +15,46 @@ use serde_json::json;
 
 use crate::{
     caller::Caller, commands::audit_workload, engine::Engine, error::CommandError, operation_end::operation_ended,
-    record::EventScope, workload_status::change_quietly,
+    precondition::Precondition, record::EventScope, workload_status::change_quietly,
 };
 
 /// Longest wait of a request for the end of the running steps. Those of a reconciliation end within a second, unless a node or a cluster does
 /// not answer.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Runs a command that begins an operation. If only an open operation of the platform makes it fail, lets this operation yield, waits up to
-/// [`WAIT_MAX`] for its end, and runs the command again.
-pub(super) async fn preempting<'a, T>(
-    engine: &'a Engine,
-    caller: &'a Caller,
-    id: WorkloadId,
-    attempt: impl Fn() -> BoxFuture<'a, Result<T, CommandError>>,
-) -> Result<T, CommandError> {
-    let refused = match attempt().await {
-        Err(refused) if refused.code() == Code::OperationInProgress && !caller.is_dry_run => refused,
-        ended => return ended,
-    };
-    let newest = engine.store().read().await?.newest_operation(id).await?;
-    match newest.filter(|operation| !operation.state.is_final()) {
-        None => attempt().await,
-        Some(open) if open.by_platform.is_none() => Err(refused),
-        Some(open) => {
-            Box::pin(request_yield(engine, caller, &open)).await?;
-            let deadline = engine.ports().clock.now().plus(WAIT_MAX);
-            if operation_ended(engine, open.id, deadline).await? {
-                attempt().await
-            } else {
-                Err(still_running(engine, &open).await?)
+/// A person's request to begin an operation on a workload.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) caller: &'a Caller,
+    pub(super) id: WorkloadId,
+    pub(super) precondition: &'a Precondition,
+}
+
+impl<'a> Request<'a> {
+    /// Attempts the request. If only an open operation of the platform makes it fail, lets this operation yield, waits up to [`WAIT_MAX`] for
+    /// its end, and attempts the request again.
+    pub(super) async fn preempting<T>(
+        self,
+        attempt: impl Fn(Self) -> BoxFuture<'a, Result<T, CommandError>>,
+    ) -> Result<T, CommandError> {
+        let Self { engine, caller, id, .. } = self;
+        let refused = match attempt(self).await {
+            Err(refused) if refused.code() == Code::OperationInProgress && !caller.is_dry_run => refused,
+            ended => return ended,
+        };
+        let newest = engine.store().read().await?.newest_operation(id).await?;
+        match newest.filter(|operation| !operation.state.is_final()) {
+            None => attempt(self).await,
+            Some(open) if open.by_platform.is_none() => Err(refused),
+            Some(open) => {
+                Box::pin(request_yield(engine, caller, &open)).await?;
+                let deadline = engine.ports().clock.now().plus(WAIT_MAX);
+                if operation_ended(engine, open.id, deadline).await? {
+                    attempt(self).await
+                } else {
+                    Err(still_running(engine, &open).await?)
+                }
             }
         }
     }

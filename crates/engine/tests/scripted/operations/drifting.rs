@@ -7,8 +7,8 @@ use gpuaas_engine::{
     commands::{diff, workload},
 };
 use gpuaas_model::{
-    ActorType, AuditAction, EnrolledNode, EventKind, Lifecycle, NextAction, OperationId, OperationKind, OperationState,
-    Recovery, WorkloadId,
+    ActorType, AuditAction, Code, EnrolledNode, EventKind, Lifecycle, NextAction, OperationId, OperationKind,
+    OperationState, Recovery, StepState, WorkloadId,
 };
 use gpuaas_planner::{Difference, Drift, OperationRequest, StepSpec, WorkloadView};
 use gpuaas_store::{AuditFilter, OperationRecord, WorkloadRecord};
@@ -18,8 +18,8 @@ use serde_json::json;
 use super::comparisons::ready;
 use crate::{
     engines::{admin, eventually},
-    kit::{needs, task},
-    nodes::{Reaction, done, hold},
+    kit::{AGAIN, needs, task, times},
+    nodes::{Reaction, done, failed, hold},
     site::{Site, enrolled},
 };
 
@@ -337,5 +337,30 @@ async fn etag_from_before_a_reconciliation_still_matches_and_one_from_before_a_c
     assert_eq!(preview().await, Ok(()));
     change(&site, id, |workload| workload.config = json!({ "other": true })).await;
     let refused = preview().await.expect_err("the settings changed");
-    assert_eq!(gpuaas_model::Coded::code(&refused), gpuaas_model::Code::PreconditionFailed);
+    assert_eq!(gpuaas_model::Coded::code(&refused), Code::PreconditionFailed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reconciliation_repeats_no_step_on_a_node_that_was_lost_meanwhile() {
+    for (is_lost, expected) in [(false, (StepState::Succeeded, 2)), (true, (StepState::Failed, 1))] {
+        let site = Site::of(1).await;
+        let id = running(&site).await;
+        site.engines.kit.set_plan(|of: &WorkloadView| {
+            let sparing = |step| StepSpec { spares_member: true, retry: times(3), ..step };
+            reconciling(of).into_iter().map(sparing).collect()
+        });
+        let (end, reaction) = hold("writing");
+        site.engines.nodes.react([checked(), reaction]);
+        drift(&site, changed_file()).await;
+        let operation = reconciliation(&site, id).await;
+        site.until(operation, "configure", |step| step.detail.is_some()).await;
+        if is_lost {
+            site.disconnect(0).await;
+            site.mark_unreachable(0).await;
+        }
+        end.send(failed(Code::TaskTimedOut, AGAIN)).unwrap();
+        let ended = site.end_of(operation).await;
+        let step = &ended.steps["configure"];
+        assert_eq!((step.state, step.attempts), expected, "lost: {is_lost}");
+    }
 }

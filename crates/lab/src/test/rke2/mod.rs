@@ -59,10 +59,9 @@ pub(super) fn run_scenario(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     check("pods on all three still answer each other", || usage::answer_each_other(&cluster, &[server, agent, third]))?;
 
     // Here, because these machines have booted and have the cluster already; `lab test life` runs it alone.
-    let of_third = before.last().context("the content of a machine is missing")?;
     let (steady, moved) = (agent, third);
     let life = Life { control_plane: &control_plane, cluster: &cluster, server, steady, moved, sabotage: None };
-    life::run_checks(&life, of_third)?;
+    life::run_checks(&life, &before)?;
 
     removal::run_checks(&control_plane, &nodes, &before, agent)?;
     let allocation = allocations.iter().find(|allocation| allocation.node_name == agent.name().as_str());

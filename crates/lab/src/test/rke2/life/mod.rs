@@ -1,10 +1,10 @@
-//! The life of a running workload: a drain that a budget first blocks and then allows, an agent removed and added again, a stop and a start, the
-//! repair of a broken agent, and the decommission. Meanwhile a Deployment of the tenant receives requests without a pause.
+//! The life of a running workload: a drain that a budget first blocks and then allows, an agent removed, another one replaced and added again, a
+//! stop and a start, the repair of a broken agent, and the decommission. Meanwhile a Deployment of the tenant receives requests without a pause.
 //!
-//! Guarantees: no request fails while members are drained, removed and added; for a stop and a repair, which interrupt, the scenario prints
+//! Guarantees: no request fails while members are drained, removed, replaced and added; for a stop and a repair, which interrupt, the scenario prints
 //! how long. What the platform reports is compared with kubectl and with the machines' own tools.
 //!
-//! Deliberately absent: replacements, which are an addition and a removal; refusals, which need no booted machine.
+//! Deliberately absent: refusals, which need no booted machine.
 
 mod drain;
 mod membership;
@@ -35,13 +35,15 @@ use crate::{
 pub(crate) const NAME: &str = "life";
 
 /// States that `--sabotage` breaks, each so that one check fails: the requests' path; the budget; its relaxation; the lifted cordon; the
-/// removed agent's machine; the stopped service; the pods after the start; the repaired service; the decommissioned machines.
-const SABOTAGES: [&str; 9] = [
+/// machines of the removed and of the replaced agent; the stopped service; the pods after the start; the repaired service; the decommissioned
+/// machines.
+const SABOTAGES: [&str; 10] = [
     ANSWERS,
     drain::BUDGET_IN_FORCE,
     drain::BUDGET_RELAXED,
     drain::CORDON_LIFTED,
     membership::MACHINE_CLEAN,
+    membership::REPLACED_CLEAN,
     service::STOPPED,
     service::PODS_BACK,
     repair::REPAIRED,
@@ -61,9 +63,9 @@ pub(super) struct Life<'a> {
     pub(super) control_plane: &'a ControlPlane,
     pub(super) cluster: &'a Cluster,
     pub(super) server: &'a Node,
-    /// An agent that stays as it is.
+    /// An agent that is replaced once and added again, and otherwise stays as it is.
     pub(super) steady: &'a Node,
-    /// The agent that is drained, removed, added, broken and repaired.
+    /// The agent that is drained and removed, takes the place of the steady one, and is broken and repaired.
     pub(super) moved: &'a Node,
     /// The state to break on purpose.
     pub(super) sabotage: Option<&'a str>,
@@ -93,7 +95,16 @@ impl<'a> Life<'a> {
 
     /// Sends requests to the Deployment through the nodes that stay while `work` runs, and prints the results.
     fn while_probing<T>(&self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, ProbeResults)> {
-        let prober = Prober::begin(usage::addresses(&[self.server, self.steady]));
+        self.while_probing_through(&[self.server, self.steady], work)
+    }
+
+    /// Does the same through these nodes.
+    fn while_probing_through<T>(
+        &self,
+        nodes: &[&Node],
+        work: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<(T, ProbeResults)> {
+        let prober = Prober::begin(usage::addresses(nodes));
         let done = work();
         let results = prober.end()?;
         println!("    meanwhile: {results}");
@@ -122,16 +133,15 @@ pub(crate) fn run_scenario(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
         usage::await_dns(&cluster)?;
         usage::answer_each_other(&cluster, &life.nodes())
     })?;
-    let of_moved = before.last().context("the content of a machine is missing")?;
-    run_checks(&life, of_moved)?;
+    run_checks(&life, &before)?;
     decommission(&life, &before)
 }
 
-/// Runs everything except the decommission. Before and after, pods run on all nodes and answer. `of_moved` is what the machine of the moved
-/// agent contained before the deployment.
-pub(super) fn run_checks(life: &Life<'_>, of_moved: &MachineListing) -> anyhow::Result<()> {
+/// Runs everything except the decommission. Before and after, pods run on all nodes and answer. `before` is what the machines contained before
+/// the deployment, in the order of [`Life::nodes`].
+pub(super) fn run_checks(life: &Life<'_>, before: &[MachineListing]) -> anyhow::Result<()> {
     drain::run_checks(life)?;
-    membership::run_checks(life, of_moved)?;
+    membership::run_checks(life, before)?;
     service::run_checks(life)?;
     repair::run_checks(life)
 }
