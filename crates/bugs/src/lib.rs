@@ -67,6 +67,10 @@ bugs! {
     AuditMissing = "audit-missing", "a failed task leaves no audit record";
     /// `engine::observe`.
     HealthNotRefreshed = "health-not-refreshed", "a unit's report changes its member and not the workload";
+    /// `engine::drift`.
+    DriftHintDropped = "drift-hint-dropped", "a hint of drift is forgotten when the check of its node fails";
+    /// `engine::cluster_watch`.
+    JudgmentOverwritten = "judgment-overwritten", "what a cluster shows of a member erases the loss of its node";
     /// `engine::commands::allocation`.
     ReleasedInUse = "released-in-use", "an allocation is released while a member uses it";
     /// `engine::commands::workload`.

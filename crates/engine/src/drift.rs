@@ -10,6 +10,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{
     Code, Coded, Connectivity, CorrelationId, EnrolledNode, Fault, Lifecycle, MemberId, OperationKind, ProjectId,
     Timestamp, WorkloadId,
@@ -447,7 +448,7 @@ impl Follower {
             }
         }
         self.failures = if failed == ToCheck::default() { 0 } else { self.failures + 1 };
-        if self.failures >= CHECK_FAILURES_MAX {
+        if self.failures >= CHECK_FAILURES_MAX || bugs::on(Bug::DriftHintDropped) {
             (failed, self.failures) = (ToCheck::default(), 0);
         }
         self.to_check = failed;

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future, stream};
-use gpuaas_model::{CorrelationId, MemberId, NodeId, OperationId, Timestamp, WorkloadId};
+use gpuaas_bugs::{self as bugs, Bug};
+use gpuaas_model::{CorrelationId, Health, MemberId, NodeId, OperationId, Timestamp, WorkloadId};
 use gpuaas_planner::{
     App, Difference, WorkloadView, cluster_health::ClusterHealth, difference::ClusterExpected, judgments::Source,
     report::Judgment,
@@ -181,6 +182,9 @@ impl Follower {
             if let Some(judgment) = judgment.filter(|judgment| !is_same(&member.judgment_of(Source::Cluster), judgment))
             {
                 member.set_judgment(Source::Cluster, judgment.clone());
+                if bugs::on(Bug::JudgmentOverwritten) {
+                    member.set_judgment(Source::Node, Judgment { health: Health::Healthy, fault: None });
+                }
                 changes.push(member);
             }
         }

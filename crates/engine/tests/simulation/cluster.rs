@@ -1,4 +1,5 @@
-//! A model of the cluster for the app's effects: it is ready when the units on the machines are up.
+//! A model of the cluster for the app's effects: it is ready when the units on the machines are up. A control plane that follows it is
+//! notified of every change; a notice may be late, and is lost with the channel that carries it.
 
 use std::{
     collections::BTreeMap,
@@ -7,8 +8,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use gpuaas_app_rke2::{Rke2Call, names};
-use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
+use futures::stream::{self, StreamExt};
+use gpuaas_app_rke2::{ObservedCluster, ObservedKubeNode, Rke2Call, names};
+use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered, Observations};
 use gpuaas_model::{Code, OperationId, Timestamp};
 use gpuaas_planner::{ClusterCall, MemberView};
 use gpuaas_wire::task::TaskFailure;
@@ -17,19 +19,35 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use zeroize::Zeroizing;
 
 use crate::{
+    node::{Link, Node},
     oracles::Oracle,
+    scheduler::Process,
     simulation::{Scenario, Simulation},
 };
+
+/// The label that the KubeNodes of a followed cluster have by the workload's settings.
+pub(crate) const LABEL: (&str, &str) = ("rack", "b12");
+/// A change of a followed cluster is sent within this time.
+const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The objects of the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct KubeModel {
-    /// KubeNodes by name; true if cordoned.
-    nodes: BTreeMap<String, bool>,
+    /// KubeNodes by name.
+    nodes: BTreeMap<String, KubeNode>,
     /// Until then a PodDisruptionBudget allows no eviction.
     pub(crate) budget_blocks_until: Option<Timestamp>,
     /// KubeNodes whose last drain a budget has blocked, with the operation that wanted it.
     blocked: BTreeMap<String, OperationId>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct KubeNode {
+    is_cordoned: bool,
+    /// Until then it is not Ready, although its kubelet runs.
+    not_ready_until: Option<Timestamp>,
+    /// True after a person has removed its labels.
+    has_lost_labels: bool,
 }
 
 impl KubeModel {
@@ -48,20 +66,47 @@ impl KubeModel {
         self.nodes.remove(name).is_some()
     }
 
+    /// Lets a KubeNode be not Ready until then; returns false if it does not exist.
+    pub(crate) fn set_not_ready(&mut self, name: &str, until: Timestamp) -> bool {
+        let found = self.nodes.get_mut(name);
+        found.map(|node| node.not_ready_until = Some(until)).is_some()
+    }
+
+    /// Removes the labels of a KubeNode behind the platform's back, or sets them; returns false if it does not exist.
+    pub(crate) fn set_labelled(&mut self, name: &str, is_labelled: bool) -> bool {
+        let found = self.nodes.get_mut(name);
+        found.map(|node| node.has_lost_labels = !is_labelled).is_some()
+    }
+
+    /// Returns true if a person has removed the labels of this KubeNode, and nothing has set them since.
+    pub(crate) fn has_lost_labels(&self, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|node| node.has_lost_labels)
+    }
+
+    /// Ends what has an end: budgets permit evictions, and KubeNodes whose kubelets run are Ready.
+    pub(crate) fn calm_down(&mut self) {
+        self.budget_blocks_until = None;
+        self.nodes.values_mut().for_each(|node| node.not_ready_until = None);
+    }
+
     fn set_cordoned(&mut self, name: &str, is_cordoned: bool) -> Result<(), TaskFailure> {
         let missing = || TaskFailure::new(Code::KubeNodeMissing, format!("there is no KubeNode {name}"));
-        *self.nodes.get_mut(name).ok_or_else(missing)? = is_cordoned;
+        self.nodes.get_mut(name).ok_or_else(missing)?.is_cordoned = is_cordoned;
         Ok(())
     }
 }
 
-pub(crate) struct Cluster(pub(crate) Weak<Simulation>);
+/// The cluster as one control plane reaches it.
+pub(crate) struct Cluster {
+    pub(crate) simulation: Weak<Simulation>,
+    pub(crate) plane: Process,
+}
 
 #[async_trait]
 impl AppEffects for Cluster {
     async fn call(&self, call: ClusterCall, context: CallContext) -> Result<Value, TaskFailure> {
         let (name, call) = (call.call.as_str(), call.parse::<Rke2Call>()?);
-        let Some(simulation) = self.0.upgrade() else {
+        let Some(simulation) = self.simulation.upgrade() else {
             return Err(TaskFailure::new(Code::Internal, "the seed is over"));
         };
         (context.progress)(format!("{name}: waiting"));
@@ -100,14 +145,17 @@ impl AppEffects for Cluster {
                 check_budget(&simulation, kube_node.as_str()).await;
                 simulation.kube().delete(kube_node.as_str());
             }
-            Rke2Call::LabelKubeNode { kube_node, .. } => check_registered(&simulation, kube_node.as_str())?,
+            Rke2Call::LabelKubeNode { kube_node, .. } => {
+                check_registered(&simulation, kube_node.as_str())?;
+                simulation.kube().set_labelled(kube_node.as_str(), true);
+            }
             Rke2Call::ForgetNodePassword { .. } | Rke2Call::KubeNodes {} => {}
         }
         Ok(json!({ "call": name }))
     }
 
     async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {
-        let Some(simulation) = self.0.upgrade() else {
+        let Some(simulation) = self.simulation.upgrade() else {
             return Err(TaskFailure::new(Code::Internal, "the seed is over"));
         };
         let server = context.workload.component(names::SERVER).next();
@@ -124,9 +172,107 @@ impl AppEffects for Cluster {
         Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
     }
 
-    async fn observe(&self, _context: CallContext) -> Result<Value, TaskFailure> {
-        Err(TaskFailure::new(Code::TaskUnknown, "comparisons are not simulated"))
+    async fn observe(&self, context: CallContext) -> Result<Value, TaskFailure> {
+        let Some(simulation) = self.simulation.upgrade() else {
+            return Err(TaskFailure::new(Code::Internal, "the seed is over"));
+        };
+        simulation.scheduler.sleep(simulation.latency()).await;
+        observed(&simulation, &context)
     }
+
+    fn follow(&self, context: CallContext) -> Observations {
+        let followed = Followed { simulation: self.simulation.clone(), plane: self.plane, context, shown: None };
+        stream::unfold(followed, |mut followed| async move {
+            let shown = followed.next().await?;
+            Some((shown, followed))
+        })
+        .boxed()
+    }
+}
+
+/// A cluster that a control plane follows.
+struct Followed {
+    simulation: Weak<Simulation>,
+    plane: Process,
+    context: CallContext,
+    /// What the last notice said.
+    shown: Option<Result<Value, TaskFailure>>,
+}
+
+impl Followed {
+    /// Returns the next notice: the state of the cluster at first and after each change. `None` if the seed is over.
+    async fn next(&mut self) -> Option<Result<Value, TaskFailure>> {
+        loop {
+            let simulation = self.simulation.upgrade()?;
+            let link = self.link(&simulation);
+            let present = match &link {
+                Some(_) => observed(&simulation, &self.context),
+                None => Err(TaskFailure::new(Code::Unavailable, "the channel of the server's node is not here")),
+            };
+            if self.shown.as_ref() == Some(&present) {
+                simulation.scheduler.sleep(NOTICED_WITHIN).await;
+                continue;
+            }
+            if let Some(link) = &link
+                && simulation.happens(|faults| faults.lost)
+            {
+                // A stream loses data only with its connection.
+                link.ended.cancel();
+            }
+            simulation.scheduler.sleep(simulation.latency()).await;
+            if link.is_some_and(|link| link.ended.is_cancelled()) {
+                simulation.count("notices of a cluster lost");
+                continue;
+            }
+            simulation.count("notices of a cluster");
+            self.shown = Some(present.clone());
+            return Some(present);
+        }
+    }
+
+    /// Returns the channel of the server's node, if it is here.
+    fn link(&self, simulation: &Simulation) -> Option<Link> {
+        let server = self.context.workload.component(names::SERVER).next()?.place.node()?;
+        let is_usable = |link: &Link| link.plane == self.plane && !link.ended.is_cancelled();
+        simulation.node(server).link().filter(is_usable)
+    }
+}
+
+/// Returns what the apiserver shows.
+fn observed(simulation: &Arc<Simulation>, context: &CallContext) -> Result<Value, TaskFailure> {
+    check_up(simulation, context.workload.component(names::SERVER).next())?;
+    let registered = simulation.kube().nodes.clone();
+    let now = simulation.scheduler.now();
+    let shown = registered.into_iter().map(|(name, kube_node)| {
+        let is_up = simulation.nodes().iter().any(|node| node.name == name && node.machine().is_up(now));
+        let ready = is_up && kube_node.may_be_ready(now);
+        let label = (!kube_node.has_lost_labels).then(|| (LABEL.0.to_owned(), LABEL.1.to_owned()));
+        ObservedKubeNode {
+            name,
+            ready,
+            not_ready_reason: (!ready).then(|| "the model says so".to_owned()),
+            ready_since: None,
+            unschedulable: kube_node.is_cordoned,
+            kubelet_version: context.workload.release.version.clone(),
+            labels: label.into_iter().collect(),
+        }
+    });
+    Ok(json!(ObservedCluster { kube_nodes: shown.collect() }))
+}
+
+impl KubeNode {
+    fn may_be_ready(&self, now: Timestamp) -> bool {
+        self.not_ready_until.is_none_or(|until| until <= now)
+    }
+}
+
+/// Returns the fault that a member on this node must have by the state of its KubeNode; `None` if that is Ready.
+pub(crate) fn fault_of(simulation: &Simulation, node: &Node) -> Option<&'static str> {
+    let now = simulation.scheduler.now();
+    let kube_node = simulation.kube().nodes.get(&node.name).copied();
+    let Some(kube_node) = kube_node else { return Some("kube_node_missing") };
+    let is_ready = node.machine().is_up(now) && kube_node.may_be_ready(now);
+    (!is_ready).then_some("kube_node_not_ready")
 }
 
 /// Fails if a KubeNode does not exist: it was deleted, and its kubelet has not restarted since.

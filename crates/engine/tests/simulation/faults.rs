@@ -86,6 +86,8 @@ pub(crate) struct Faults {
     pub(crate) nodes: usize,
     /// Calls to the cluster check its state at multiples of this interval.
     pub(crate) check_interval_ms: i64,
+    /// True if the control planes follow the cluster. A seed takes longer with it.
+    pub(crate) follows_clusters: bool,
     /// Rate per mille of messages; so are the next three.
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
@@ -206,6 +208,7 @@ impl Faults {
             replicas: 1,
             nodes,
             check_interval_ms: 60_000,
+            follows_clusters: false,
             lost: 0,
             duplicated: 0,
             slow: 0,

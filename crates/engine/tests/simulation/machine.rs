@@ -6,8 +6,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use gpuaas_agent::simulation::{Handler, Work};
 use gpuaas_app_rke2_tasks::{
-    Rke2Configure, Rke2Configured, Rke2Enabled, Rke2Installed, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role,
-    Rke2Start, Rke2Started, Rke2Stopped, Rke2Uninstalled,
+    Deviation, DeviationKind, Rke2Configure, Rke2Configured, Rke2Enabled, Rke2Expected, Rke2Installed,
+    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Observation, Rke2Observe, Rke2Role, Rke2Start, Rke2Started,
+    Rke2Stopped, Rke2Uninstalled,
 };
 use gpuaas_crash_points::{Point, reach};
 use gpuaas_model::{Code, TaskType, Timestamp};
@@ -34,12 +35,31 @@ pub(crate) enum Unit {
     Starting(Timestamp),
 }
 
+/// Whether the node's RKE2 unit starts at boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Enablement {
+    #[default]
+    Enabled,
+    Disabled,
+    Masked,
+}
+
 /// The state of a simulated host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     fetched: bool,
     installed: bool,
-    configured: Option<String>,
+    /// Digests of the files of RKE2; `None` if there are none.
+    files: Option<Rke2Expected>,
+    /// Digests of these files as the platform wrote them last.
+    written: Option<Rke2Expected>,
+    enablement: Enablement,
+    /// True if the last observation found a deviation.
+    was_seen_deviating: bool,
+    /// When a task last observed the host.
+    pub(crate) observed_at: Option<Timestamp>,
+    /// When the platform last took a hint of drift about this host, whose member was in service; `None` since a person changed something.
+    pub(crate) hinted_at: Option<Timestamp>,
     role: Option<Rke2Role>,
     pub(crate) unit: Unit,
     /// A part of the program is damaged: starts fail until the next installation.
@@ -67,9 +87,47 @@ impl Machine {
 
     /// Edits the configuration as a person does; returns false if there is none.
     pub(crate) fn edit_config(&mut self) -> bool {
-        let is_there = self.configured.is_some();
-        self.configured = is_there.then(|| "edited by hand".to_owned());
-        is_there
+        let Some(files) = &mut self.files else { return false };
+        files.config_sha256 = sha256_hex(b"edited by hand");
+        self.hinted_at = None;
+        true
+    }
+
+    /// Disables or masks the unit as a person does; returns false if there is none.
+    pub(crate) fn disable_unit(&mut self, is_masked: bool) -> bool {
+        if self.files.is_none() {
+            return false;
+        }
+        self.enablement = if is_masked { Enablement::Masked } else { Enablement::Disabled };
+        self.hinted_at = None;
+        true
+    }
+
+    /// Returns true if files or the unit are not as the platform left them.
+    pub(crate) fn deviates(&self) -> bool {
+        self.files.is_some() && (self.files != self.written || self.enablement != Enablement::Enabled)
+    }
+
+    /// Returns true if the platform knows or must learn of a deviation.
+    pub(crate) fn may_deviate(&self) -> bool {
+        self.deviates() || self.was_seen_deviating
+    }
+
+    /// Returns how the host deviates from what the platform expects.
+    fn observe(&mut self, expected: &Rke2Expected) -> Vec<Deviation> {
+        let Some(files) = &self.files else { return Vec::new() };
+        let has_tokens =
+            (&files.token_sha256, &files.agent_token_sha256) == (&expected.token_sha256, &expected.agent_token_sha256);
+        let found = [
+            (files.config_sha256 != expected.config_sha256, DeviationKind::ConfigChanged),
+            (!has_tokens, DeviationKind::TokenChanged),
+            (self.enablement == Enablement::Disabled, DeviationKind::UnitDisabled),
+            (self.enablement == Enablement::Masked, DeviationKind::UnitMasked),
+        ];
+        let found = found.into_iter().filter(|(is_there, _)| *is_there);
+        let found: Vec<_> = found.map(|(_, kind)| Deviation { kind, text: format!("{kind:?}") }).collect();
+        self.was_seen_deviating = !found.is_empty();
+        found
     }
 
     fn count_effect(&mut self, task: TaskType) {
@@ -113,6 +171,7 @@ impl RunningTask {
             TaskType::Rke2KubeconfigRead => self.kubeconfig(&read(params)?).await,
             TaskType::Rke2Stop => self.stop().await,
             TaskType::Rke2Enable => self.enable().await,
+            TaskType::Rke2Observe => self.observe(&read(params)?).await,
             TaskType::Rke2Uninstall => self.uninstall().await,
             TaskType::Residue => self.residue().await,
             other => Err(failed(Code::TaskUnknown, &format!("{other} is not simulated"))),
@@ -186,22 +245,27 @@ impl RunningTask {
 
     async fn configure(&self, task: &Rke2Configure) -> Result<Value, TaskFailure> {
         self.check(self.node.machine().installed, "nothing was installed");
-        let mut digest = self.secret(&task.token).await?;
-        if let Some(token) = &task.agent_token {
-            digest.push_str(&self.secret(token).await?);
-        }
+        let token_sha256 = self.secret(&task.token).await?;
+        let agent_token_sha256 = match &task.agent_token {
+            Some(token) => Some(self.secret(token).await?),
+            None => None,
+        };
         reach(Point::TaskInside(self.task));
         self.injected_failure()?;
-        let wanted = sha256_hex(format!("{}{digest}", task.config).as_bytes());
-        let changed = self.node.machine().configured.as_ref() != Some(&wanted);
+        let config_sha256 = sha256_hex(task.config.as_bytes());
+        let wanted = Some(Rke2Expected { config_sha256, token_sha256, agent_token_sha256 });
+        let changed = self.node.machine().files != wanted;
         if changed {
-            self.change(|machine| (machine.configured, machine.role) = (Some(wanted), Some(task.role)));
+            self.change(|machine| {
+                (machine.files, machine.written, machine.role) = (wanted.clone(), wanted, Some(task.role));
+            });
         }
         value(&Rke2Configured { changed })
     }
 
     async fn start(&self, task: &Rke2Start) -> Result<Value, TaskFailure> {
-        self.check(self.node.machine().configured.is_some(), "nothing was configured");
+        self.check(self.node.machine().files.is_some(), "nothing was configured");
+        self.node.machine().enablement = Enablement::Enabled;
         if task.role == Rke2Role::Agent && self.simulation.scenario == Scenario::OneDeployment {
             self.check(self.simulation.server_is_up(), "an agent was started before its server was up");
         }
@@ -258,7 +322,26 @@ impl RunningTask {
     async fn enable(&self) -> Result<Value, TaskFailure> {
         reach(Point::TaskInside(self.task));
         self.injected_failure()?;
-        value(&Rke2Enabled { changed: false })
+        let changed = self.node.machine().enablement != Enablement::Enabled;
+        if changed {
+            self.change(|machine| machine.enablement = Enablement::Enabled);
+        }
+        value(&Rke2Enabled { changed })
+    }
+
+    async fn observe(&self, task: &Rke2Observe) -> Result<Value, TaskFailure> {
+        self.node.machine().observed_at = Some(self.simulation.scheduler.now());
+        self.injected_failure()?;
+        let expected = task.expected.as_ref();
+        value(&Rke2Observation {
+            unit: None,
+            version_line: None,
+            listening: Vec::new(),
+            ca_sha256: None,
+            journal: Vec::new(),
+            config_sha256: None,
+            deviations: expected.map_or_else(Vec::new, |expected| self.node.machine().observe(expected)),
+        })
     }
 
     /// Fails if the program is damaged.
@@ -280,7 +363,9 @@ impl RunningTask {
                 self.simulation.kube().clear();
             }
             self.change(|machine| {
-                (machine.installed, machine.configured, machine.unit) = (false, None, Unit::Stopped);
+                (machine.installed, machine.unit) = (false, Unit::Stopped);
+                (machine.files, machine.written, machine.was_seen_deviating) = (None, None, false);
+                (machine.enablement, machine.hinted_at) = (Enablement::Enabled, None);
                 (machine.has_data, machine.fetched, machine.is_damaged) = (leaves_something, false, false);
             });
         }

@@ -12,6 +12,7 @@ mod cancels;
 mod cluster;
 mod disk;
 mod faults;
+mod hints;
 mod life;
 mod machine;
 mod network;
@@ -48,6 +49,9 @@ const LIFE_SEEDS: u64 = 100;
 /// At least this share of the workloads, in percent, must run or be decommissioned when faults have stopped and people have done what the
 /// platform advises.
 const SETTLED_PERCENT_MIN: u64 = 95;
+/// What happens in at least one of these seeds: otherwise an oracle has nothing to judge.
+const LIFE_EVENTS: [&str; 4] =
+    ["drift hints taken", "platform reconciliations", "notices of a cluster", "members lost while others were calm"];
 /// The number of seeds with many nodes and no faults.
 const LARGE_SEEDS: u64 = 6;
 /// A run stops after this many failed seeds.
@@ -120,6 +124,9 @@ fn simulation_of_whole_lives_ends_in_states_that_people_asked_for() {
     assert!(failed.is_empty(), "{} of {} seeds failed\n{}", failed.len(), played.len(), failed.join("\n"));
     let settled = played.iter().filter(|played| played.unsettled.is_none()).count() as u64;
     assert!(settled * 100 >= seeds * SETTLED_PERCENT_MIN, "{settled} of {seeds} workloads settled");
+    for what in LIFE_EVENTS {
+        assert!(injected(&played).contains_key(what) || seeds < LIFE_SEEDS, "in no seed: {what}");
+    }
     let hashes: Vec<&str> = played.iter().map(|played| played.hash.as_str()).collect();
     let hash = gpuaas_trust::sha256_hex(hashes.concat().as_bytes());
     show(&format!("simulation of whole lives: {seeds} seeds, {settled} settled, hash {hash}"));

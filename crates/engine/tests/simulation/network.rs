@@ -92,7 +92,11 @@ impl Nodes for Network {
         });
     }
 
-    async fn observe(&self, _node: NodeId, _units: Vec<String>) {}
+    async fn observe(&self, node: NodeId, _units: Vec<String>) {
+        if let Ok(simulation) = self.simulation() {
+            simulation.node(node).begin_observation(&simulation);
+        }
+    }
 
     async fn send_keys(&self, _node: NodeId, _signed_set: &str) -> bool {
         false

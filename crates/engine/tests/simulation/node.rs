@@ -267,6 +267,7 @@ impl Node {
         commands::inspect::inspect_new(&plane.engine, self.id);
         let _ = accepted.send(true);
         self.report_units(simulation, plane).await;
+        self.begin_observation(simulation);
         link.ended.cancelled().await;
         self.remove_link(&link);
         simulation.log(&format!("{} disconnected from {}", self.name, plane.name));

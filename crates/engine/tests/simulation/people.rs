@@ -13,7 +13,7 @@ use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey, SecretText};
 use gpuaas_wire::session::EnrollRequest;
 use serde_json::{Value, json};
 
-use crate::{node::Node, plane, simulation::Simulation};
+use crate::{cluster::LABEL, node::Node, plane, simulation::Simulation};
 
 /// The interval at which clients poll and retry.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -234,12 +234,17 @@ impl People {
         };
         let named: Vec<String> = self.simulation.nodes().iter().take(count).map(of).collect();
         let intent = json!({ "server_allocation_id": named[0], "agent_allocation_ids": named[1..] });
+        // A followed cluster has something that can deviate.
+        let config = match self.simulation.faults().follows_clusters {
+            true => json!({ "node_labels": { (LABEL.0): LABEL.1 } }),
+            false => json!({}),
+        };
         loop {
             let found = self.read(async |reader| reader.workload_by_name(project, WORKLOAD).await).await?;
             if let Some(workload) = found {
                 return Ok(workload.id);
             }
-            let intent: Value = intent.clone();
+            let (intent, config): (Value, Value) = (intent.clone(), config.clone());
             let asked = self.ask(move |engine, caller| {
                 let ask = commands::workload::Deploy {
                     project,
@@ -247,7 +252,7 @@ impl People {
                     version: None,
                     name: name(WORKLOAD),
                     intent: intent.clone(),
-                    config: json!({}),
+                    config: config.clone(),
                 };
                 Box::pin(async move { commands::workload::deploy(&engine, &caller, ask).await })
             });

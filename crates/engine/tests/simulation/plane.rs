@@ -108,7 +108,8 @@ async fn serve(
     }
     let keys = keys();
     ensure_signing_key(simulation, &keys).await?;
-    let app = AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Cluster(Arc::downgrade(simulation))) };
+    let cluster = Cluster { simulation: Arc::downgrade(simulation), plane: process };
+    let app = AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(cluster) };
     let engine = Engine::new(EngineParts {
         replica,
         store: simulation.store.clone().with_gate(simulation.gate(process)),
@@ -134,6 +135,10 @@ async fn serve(
     simulation.scheduler.spawn(process, async move { alive.keep_alive().await });
     let watching = engine.clone();
     simulation.scheduler.spawn(process, async move { watching.watch_access().await });
+    if simulation.faults().follows_clusters {
+        let following = engine.clone();
+        simulation.scheduler.spawn(process, async move { following.watch_clusters().await });
+    }
     if simulation.scenario == Scenario::TwoTenants {
         let keeping = engine.clone();
         simulation.scheduler.spawn(process, async move { keeping.run_retention().await });

@@ -33,6 +33,8 @@ const TENANTS_NODES: usize = 3;
 
 /// Mixed into seeds of whole lives.
 const LIFE: u64 = 0x11fe_11fe;
+/// In every whole life whose seed is a multiple of this, the control planes follow the cluster, which takes longer.
+const FOLLOWED_EVERY: u64 = 32;
 /// The number of nodes in [`play_life`].
 const LIFE_NODES: usize = 4;
 
@@ -98,7 +100,9 @@ fn draw_life(seed: u64) -> (Script, Chance) {
     let mut chance = Chance::of_seed(seed ^ LIFE);
     let mut drawn = chance.fork();
     let faults = Faults::of(&mut drawn).of_life(LIFE_NODES, &mut drawn);
-    (Script::draw(faults, &mut drawn), chance)
+    let script = Script::draw(faults, &mut drawn);
+    let script = if seed.is_multiple_of(FOLLOWED_EVERY) { script.followed(&mut drawn) } else { script };
+    (script, chance)
 }
 
 /// Simulates a deployment on many nodes without faults, with a store that answers in real time. The trace is therefore not

@@ -91,6 +91,9 @@ pub(super) async fn work(
                 | Action::DeleteKubeNode { .. }
                 | Action::BlockEvictions { .. }
                 | Action::EditConfig { .. }
+                | Action::DisableUnit { .. }
+                | Action::NotReady { .. }
+                | Action::RemoveLabels { .. }
                 | Action::ReplaceMachine { .. } => {}
             }
         }

@@ -2,6 +2,7 @@
 //! to what is going on, its controller reports, the operator replaces free machines, and its services fail. Then everything is calm and one
 //! person does what the platform advises.
 
+mod calm;
 mod controller;
 pub(crate) mod in_order;
 mod operator;
@@ -21,6 +22,7 @@ use self::{
     script::{Action, Script, ScriptEntry},
 };
 use crate::{
+    node::Node,
     oracles,
     people::{Deployed, People},
     plane,
@@ -83,7 +85,7 @@ pub(crate) async fn run_seed(simulation: Arc<Simulation>, script: Script) -> Res
             () = acts => {}
         }
         simulation.stop_faults();
-        simulation.kube().budget_blocks_until = None;
+        simulation.kube().calm_down();
     };
     let operator = Operator::of(&simulation, project);
     let ((), replaced) = tokio::join!(biased; until_calm, operator.work(began, &script.entries));
@@ -91,11 +93,17 @@ pub(crate) async fn run_seed(simulation: Arc<Simulation>, script: Script) -> Res
     controller.withdraw().await;
     settle::settle(&simulation, &people, workload).await?;
     release_free_nodes(&simulation, &people, project).await?;
-    simulation.scheduler.sleep(QUIET).await;
+    calm::come_to_rest(&simulation, &people, workload).await?;
+    let follows_clusters = simulation.faults().follows_clusters;
+    if follows_clusters {
+        calm::lose_member(&simulation, &people, workload).await?;
+        calm::drift(&simulation, &people, workload).await?;
+        calm::come_to_rest(&simulation, &people, workload).await?;
+    }
     Ok(Deployed { project, workload })
 }
 
-/// Ends units, deletes KubeNodes, edits configurations and lets budgets block evictions, as the script says.
+/// Ends units, changes nodes and KubeNodes by hand, and lets budgets block evictions, as the script says.
 async fn break_services(simulation: &Arc<Simulation>, began: Timestamp, entries: &[ScriptEntry]) {
     for entry in entries {
         if matches!(entry.action, Action::Request { .. } | Action::Report { .. } | Action::ReplaceMachine { .. }) {
@@ -110,26 +118,49 @@ async fn break_services(simulation: &Arc<Simulation>, began: Timestamp, entries:
                     node.end_unit(simulation, is_damaged).await;
                 }
             }
-            Action::DeleteKubeNode { node } => {
-                let name = &simulation.nodes()[node].name;
-                if simulation.kube().delete(name) {
-                    simulation.count("KubeNodes deleted by hand");
-                    simulation.log(&format!("a person deletes the KubeNode {name}"));
-                }
-            }
             Action::BlockEvictions { seconds } => {
                 let until = simulation.scheduler.now().plus(Duration::from_secs(seconds));
                 simulation.kube().budget_blocks_until = Some(until);
             }
-            Action::EditConfig { node } => {
-                let node = &simulation.nodes()[node];
-                if node.machine().edit_config() {
-                    simulation.count("configurations edited by hand");
-                    simulation.log(&format!("a person edits the configuration of {}", node.name));
-                }
+            Action::EditConfig { node } | Action::DisableUnit { node, .. } => {
+                change_host(simulation, &simulation.nodes()[node], &entry.action);
+            }
+            Action::DeleteKubeNode { node } | Action::NotReady { node, .. } | Action::RemoveLabels { node } => {
+                change_kube_node(simulation, &simulation.nodes()[node].name, &entry.action);
             }
             Action::Request { .. } | Action::Report { .. } | Action::ReplaceMachine { .. } => {}
         }
+    }
+}
+
+/// A person changes something on a host, of which its agent hints.
+fn change_host(simulation: &Arc<Simulation>, node: &Arc<Node>, action: &Action) {
+    let (is_changed, what) = match action {
+        Action::EditConfig { .. } => (node.machine().edit_config(), "configurations edited by hand"),
+        Action::DisableUnit { is_masked, .. } => (node.machine().disable_unit(*is_masked), "units disabled by hand"),
+        _ => return,
+    };
+    if is_changed {
+        simulation.count(what);
+        simulation.log(&format!("{}: {what}", node.name));
+        node.hint_drift(simulation);
+    }
+}
+
+/// A person changes a KubeNode, or it is not Ready by itself.
+fn change_kube_node(simulation: &Simulation, name: &str, action: &Action) {
+    let (is_changed, what) = match action {
+        Action::DeleteKubeNode { .. } => (simulation.kube().delete(name), "KubeNodes deleted by hand"),
+        Action::NotReady { seconds, .. } => {
+            let until = simulation.scheduler.now().plus(Duration::from_secs(*seconds));
+            (simulation.kube().set_not_ready(name, until), "KubeNodes not ready")
+        }
+        Action::RemoveLabels { .. } => (simulation.kube().set_labelled(name, false), "labels removed by hand"),
+        _ => return,
+    };
+    if is_changed {
+        simulation.count(what);
+        simulation.log(&format!("{name}: {what}"));
     }
 }
 

@@ -13,6 +13,8 @@ const REQUESTS: usize = 14;
 const PAUSE_MAX_MS: u64 = 90_000;
 /// Pauses between two things that break.
 const BREAKS_EVERY_MS: (u64, u64) = (20_000, 300_000);
+/// Pauses between two deviations of a followed cluster and its nodes.
+const DEVIATIONS_EVERY_MS: (u64, u64) = (20_000, 200_000);
 /// Pauses between two reports of the workload's controller.
 const REPORTS_EVERY_MS: (u64, u64) = (10_000, 150_000);
 /// Time in which the last request is answered; then everything becomes calm.
@@ -54,6 +56,12 @@ pub(crate) enum Action {
     BlockEvictions { seconds: u64 },
     /// A person edits the configuration on a node.
     EditConfig { node: usize },
+    /// A person disables or masks the unit on a node.
+    DisableUnit { node: usize, is_masked: bool },
+    /// A KubeNode is not Ready for this long, although its kubelet runs.
+    NotReady { node: usize, seconds: u64 },
+    /// A person removes the labels of a KubeNode.
+    RemoveLabels { node: usize },
     /// The operator takes a node back, if no member uses it, reimages its machine and gives it to the project again.
     ReplaceMachine { node: usize },
 }
@@ -111,6 +119,16 @@ impl Script {
         });
         entries.sort_by_key(|entry| entry.at);
         Self { faults, entries, calm_at, is_in_order: false }
+    }
+
+    /// Lets the control planes follow the cluster, and draws how it and its nodes deviate.
+    #[must_use]
+    pub(crate) fn followed(mut self, chance: &mut Chance) -> Self {
+        self.faults.follows_clusters = true;
+        let nodes = self.faults.nodes;
+        draw_until(&mut self.entries, self.calm_at, DEVIATIONS_EVERY_MS, chance, |chance| deviation(nodes, chance));
+        self.entries.sort_by_key(|entry| entry.at);
+        self
     }
 
     /// Describes every part, in the order of their numbers.
@@ -187,6 +205,16 @@ fn breakage(nodes: usize, chance: &mut Chance) -> Option<Action> {
         7..10 => Action::BlockEvictions { seconds: chance.between(10, 1_200) },
         10 => Action::EditConfig { node },
         _ => Action::ReplaceMachine { node },
+    })
+}
+
+fn deviation(nodes: usize, chance: &mut Chance) -> Option<Action> {
+    let node = usize::try_from(chance.below(nodes as u64)).ok()?;
+    Some(match chance.below(10) {
+        0..2 => Action::EditConfig { node },
+        2..4 => Action::DisableUnit { node, is_masked: chance.per_mille(500) },
+        4..8 => Action::NotReady { node, seconds: chance.between(3, 120) },
+        _ => Action::RemoveLabels { node },
     })
 }
 

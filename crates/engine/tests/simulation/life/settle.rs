@@ -1,15 +1,20 @@
 //! A person who does what the platform advises until the workload runs or is gone.
 
+use std::time::Duration;
+
 use gpuaas_engine::{Precondition, commands};
 use gpuaas_model::{Lifecycle, OperationKind, OperationState, Recovery, WorkloadId};
 use gpuaas_planner::OperationRequest;
-use gpuaas_store::WorkloadRecord;
+use gpuaas_store::{OperationRecord, WorkloadRecord};
 use serde_json::json;
 
 use crate::{people::People, simulation::Simulation};
 
 /// The person gives up after this many operations.
 const OPERATIONS_MAX: usize = 10;
+
+/// The person waits this long for the reconciliations that the platform starts by itself: three, with waits of up to two minutes.
+const PLATFORM_WAIT: Duration = Duration::from_secs(600);
 
 /// What the person does next.
 enum Step {
@@ -21,9 +26,7 @@ enum Step {
 pub(crate) async fn settle(simulation: &Simulation, people: &People, workload: WorkloadId) -> Result<(), String> {
     let mut last = String::new();
     for _ in 0..OPERATIONS_MAX {
-        let newest = people.end_of_newest(workload).await?;
-        people.all_connected().await?;
-        let row = people.read(async |reader| reader.workload(workload).await).await?;
+        let (newest, row) = platform_done(simulation, people, workload).await?;
         let fault = row.fault.as_ref().map_or("no fault", |fault| fault.code.as_str());
         last = format!("{} {} {} {fault}", row.lifecycle, row.health, row.recovery);
         simulation.log(&format!("{} ended {}; the workload is {last}", newest.kind, newest.state));
@@ -52,6 +55,25 @@ pub(crate) async fn settle(simulation: &Simulation, people: &People, workload: W
     people.end_of_newest(workload).await?;
     simulation.set_unsettled(last);
     Ok(())
+}
+
+/// Waits until all nodes are connected, no operation is open, and the platform starts none by itself.
+async fn platform_done(
+    simulation: &Simulation,
+    people: &People,
+    workload: WorkloadId,
+) -> Result<(OperationRecord, WorkloadRecord), String> {
+    let deadline = simulation.scheduler.now().plus(PLATFORM_WAIT);
+    loop {
+        let newest = people.end_of_newest(workload).await?;
+        people.all_connected().await?;
+        let row = people.read(async |reader| reader.workload(workload).await).await?;
+        let is_due = row.lifecycle == Lifecycle::Running && row.drift.due_at.is_some();
+        if !is_due || simulation.scheduler.now() >= deadline {
+            return Ok((newest, row));
+        }
+        people.pause().await;
+    }
 }
 
 /// Returns what the person does; `None` if the workload is at rest. A command that the workload shows is followed.

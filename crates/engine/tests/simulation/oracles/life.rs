@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gpuaas_model::{AllocationState, Code, Health, Lifecycle, MemberState, OperationState};
 use gpuaas_store::StoreError;
 
-use super::{Oracle, Rows, explained, judge};
+use super::{Oracle, Rows, drift, explained, judge, judgments};
 use crate::simulation::Simulation;
 
 pub(super) async fn check(simulation: &Simulation, rows: &Rows) -> Result<(), StoreError> {
@@ -20,6 +20,8 @@ pub(super) async fn check(simulation: &Simulation, rows: &Rows) -> Result<(), St
     let now = simulation.scheduler.now();
     judge(simulation, Oracle::Explained, |violations| explained::check_end(rows, now, violations));
     judge(simulation, Oracle::Status, |violations| check_status(rows, violations));
+    judge(simulation, Oracle::Drift, |violations| drift::check(simulation, rows, violations));
+    judge(simulation, Oracle::Judgments, |violations| judgments::check(simulation, rows, violations));
     if rows.workload.lifecycle == Lifecycle::Decommissioned {
         let kept = simulation.store.read().await?.secrets_of(rows.workload.id).await?;
         judge(simulation, Oracle::Secrets, |violations| {

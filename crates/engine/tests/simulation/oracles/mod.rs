@@ -1,10 +1,12 @@
 //! Checks that must hold in every seed, whatever faults were injected: at single events and at the end.
 
 pub(crate) mod backups;
+mod drift;
 mod effects;
 mod ending;
 mod explained;
 mod history;
+mod judgments;
 mod life;
 mod oracle;
 mod records;
@@ -13,6 +15,7 @@ mod tenants;
 
 pub(crate) use explained::check as check_explained;
 pub(crate) use history::check as check_history;
+pub(crate) use judgments::check_member;
 pub(crate) use oracle::{Oracle, Violation};
 pub(crate) use tenants::{Effect, check as check_effect};
 

@@ -45,6 +45,10 @@ pub(crate) enum Oracle {
     Reports,
     /// The workload's health follows from its members.
     Status,
+    /// The platform corrects the drift that it was hinted of, or says that it cannot, and bounds its reconciliations.
+    Drift,
+    /// What the cluster shows of a member is judged, beside what its node and its unit show.
+    Judgments,
     /// No secret outlives its workload.
     Secrets,
     /// What reaches or leaves a node belongs to the project that holds it.
@@ -78,6 +82,8 @@ impl fmt::Display for Oracle {
             Self::Digests => "digests",
             Self::Reports => "reports",
             Self::Status => "status",
+            Self::Drift => "drift",
+            Self::Judgments => "judgments",
             Self::Secrets => "secrets",
             Self::Isolation => "isolation",
             Self::Backups => "backups",
