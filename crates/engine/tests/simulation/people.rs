@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use gpuaas_engine::{Caller, CommandError, Engine, Precondition, commands};
 use gpuaas_model::{
-    AllocationId, AllocationState, Connectivity, CorrelationId, Name, NodeId, OperationState, Principal, ProjectId,
-    Role, TokenId, WorkloadId,
+    AllocationId, AllocationState, Connectivity, CorrelationId, Name, NodeId, NodeState, OperationState, Principal,
+    ProjectId, Role, TokenId, WorkloadId,
 };
 use gpuaas_store::{AllocationFilter, NodeFilter, OperationRecord};
 use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey, SecretText};
@@ -190,7 +190,8 @@ impl People {
     pub(crate) async fn all_connected(&self) -> Result<(), String> {
         loop {
             let nodes = self.read(async |reader| reader.nodes(&NodeFilter::default()).await).await?;
-            if nodes.iter().all(|node| node.connectivity == Connectivity::Connected) {
+            let mut awaited = nodes.iter().filter(|node| node.state != NodeState::NeedsReimage);
+            if awaited.all(|node| node.connectivity == Connectivity::Connected) {
                 return Ok(());
             }
             self.simulation.scheduler.sleep(POLL_INTERVAL).await;
