@@ -14,6 +14,7 @@ mod release;
 mod shell;
 mod test;
 mod tools;
+mod ui;
 
 use clap::{Parser, Subcommand};
 
@@ -34,6 +35,8 @@ enum Chore {
     Components(components::ComponentsChore),
     /// Package the stand-in distribution as a release directory, and print its path.
     Release(release::ReleaseChore),
+    /// Build the workload shell with Node.js, in the folder ui; the next build of the control plane embeds it.
+    Ui,
     /// Build the packages and archives that machines install, and print their folder.
     Package(package::Options),
     /// Run the main job on this machine: deploy a cluster on sandbox nodes and use it with kubectl. `--lifecycle` runs all that follows, too.
@@ -59,6 +62,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Lint => lint::run(),
         Chore::Components(chore) => components::run(&chore),
         Chore::Release(chore) => release::run(&chore),
+        Chore::Ui => ui::run(),
         Chore::Package(options) => package::run(&options),
         Chore::Demo(options) => demo::run(&options),
         Chore::Lab(chore) => gpuaas_lab::run(chore, &lab::Checkout),

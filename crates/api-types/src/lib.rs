@@ -17,6 +17,7 @@ mod platform;
 mod problem;
 mod report;
 mod schema;
+mod session;
 mod waiting;
 mod workload;
 
@@ -37,6 +38,7 @@ pub use platform::{
 };
 pub use problem::{Problem, ProblemReason};
 pub use report::{ControllerReport, MemberReport, ReportAccepted, ReportWorkload, ReportedMember, ReportedProgress};
+pub use session::{BrowserSession, CurrentSession, SignIn, SignInLink};
 pub use waiting::Waiting;
 pub use workload::{
     AccessGranted, AddMembers, App, AppOperation, Artifact, Deploy, Endpoint, Fault, ImportRelease, Member,

@@ -50,6 +50,7 @@ enumerations! {
     Role "Role of a token." = all!(Role);
     ProjectRole "Role inside one project." =
         AnyRole::ALL.iter().filter(|role| !role.is_of_platform()).map(|role| role.as_str());
+    SessionProof "Proof with which a browser's session began." = all!(SessionProof);
     SigningKeyState "State of a signing key." = all!(KeyState);
     StepState "State of a step." = all!(StepState);
     TaskState "State of a task." = all!(TaskState);

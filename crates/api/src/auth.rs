@@ -1,21 +1,22 @@
-//! Authentication by bearer token, and authorization. Every request looks its token up by digest, so a revoked token is refused
-//! immediately.
+//! Authentication by bearer token or session, and authorization. Every request looks its token up, by digest or through its session, so a
+//! revoked token is refused immediately.
 
 use axum::{
     extract::{FromRequestParts, Request, State},
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderMap, Method, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use gpuaas_engine::{
-    Caller, Keys,
-    commands::{bootstrap, token},
+    Caller,
+    commands::{bootstrap, session, token},
 };
-use gpuaas_model::{Code, Permission, Principal, Timestamp};
-use gpuaas_store::TokenRecord;
+use gpuaas_model::{BrowserSessionId, Code, Coded as _, Permission, Principal, Timestamp};
+use gpuaas_store::{BrowserSessionRecord, TokenRecord};
 
 use crate::{
     correlation,
+    credential::{self, Credential, refuse},
     declared::Handler,
     peer::{self, PeerAddress},
     problem::ApiProblem,
@@ -44,22 +45,61 @@ impl FromRequestParts<ApiState> for Authenticated {
     }
 }
 
-/// Returns the holder of the request's token. `from` is the peer's address.
+/// The session of a request that a browser sent, in the request's extensions.
+#[derive(Clone, Debug)]
+pub(crate) struct ActiveSession {
+    /// The session.
+    pub(crate) record: BrowserSessionRecord,
+    /// The value that changes must repeat.
+    pub(crate) csrf: String,
+}
+
+/// Id of the request's session; `None` for a request with a token.
+pub(crate) struct OfSession(pub(crate) Option<BrowserSessionId>);
+
+impl FromRequestParts<ApiState> for OfSession {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, Self::Rejection> {
+        Ok(Self(parts.extensions.get::<ActiveSession>().map(|session| session.record.id)))
+    }
+}
+
+/// Returns the user of the request. `from` is the peer's address.
 pub(crate) async fn principal(
     headers: &HeaderMap,
     from: Option<PeerAddress>,
     state: &ApiState,
 ) -> Result<Principal, ApiProblem> {
-    let (token, now) = look_up(headers, from, state).await?;
-    check_validity(&token, now)?;
-    Ok(Principal {
-        token: token.id,
-        name: token.name,
-        role: token.role,
-        project: token.project,
-        service_account: token.service_account,
-        workload: token.workload,
-    })
+    Ok(identify(headers, from, state).await?.0)
+}
+
+/// Returns the user of the request, and the session if a browser sent it.
+async fn identify(
+    headers: &HeaderMap,
+    from: Option<PeerAddress>,
+    state: &ApiState,
+) -> Result<(Principal, Option<ActiveSession>), ApiProblem> {
+    let (sha256, csrf) = match Credential::of(headers, state.engine.keys())? {
+        Credential::Token { sha256 } => {
+            let (token, now) = look_up(&sha256, from, state).await?;
+            let token = token.ok_or_else(|| refuse("this token is unknown"))?;
+            check_validity(&token, now)?;
+            return Ok((token::holder(&token), None));
+        }
+        Credential::Session { sha256, csrf } => (sha256, csrf),
+    };
+    let permit = state.limits.lookup_permit(from, &sha256).await?;
+    let resumed = session::resume(&state.engine, &sha256).await;
+    drop(permit);
+    match &resumed {
+        Ok(_) => state.limits.record_lookup(from, &sha256, true),
+        Err(refused) if refused.code() == Code::Unauthenticated => state.limits.record_lookup(from, &sha256, false),
+        // A failure of the database says nothing about the session.
+        Err(_) => {}
+    }
+    let (record, token) = resumed?;
+    Ok((token::holder(&token), Some(ActiveSession { record, csrf })))
 }
 
 /// Returns the caller of a request with a one-time token; refuses every other token. `from` is the peer's address.
@@ -68,7 +108,9 @@ pub(crate) async fn one_time_caller(
     from: Option<PeerAddress>,
     state: &ApiState,
 ) -> Result<Caller, ApiProblem> {
-    let (token, now) = look_up(headers, from, state).await?;
+    let sha256 = credential::digest_of_token(headers, state.engine.keys())?;
+    let (token, now) = look_up(&sha256, from, state).await?;
+    let token = token.ok_or_else(|| refuse("this token is unknown"))?;
     let principal = bootstrap::holder(&token, now)?;
     state.limits.count_caller(&principal)?;
     Ok(Caller {
@@ -79,68 +121,70 @@ pub(crate) async fn one_time_caller(
     })
 }
 
-/// Refuses revoked and expired tokens, tokens without an expiry, and one-time tokens, which are only good for their exchange.
-fn check_validity(token: &TokenRecord, now: Timestamp) -> Result<(), ApiProblem> {
-    if token.revoked_at.is_some() {
-        return Err(refuse("this token was revoked"));
-    }
-    match token.expires_at {
-        Some(at) if at > now => {}
-        Some(_) => return Err(refuse("this token has expired")),
-        None => return Err(refuse("this token has no expiry, which every token needs")),
-    }
-    if token.is_bootstrap {
-        return Err(ApiProblem::new(
-            Code::OneTimeTokenOnly,
-            "this one-time token can only be exchanged for another token",
-        )
-        .then("exchange it: gpuaas bootstrap --token-file FILE --name NAME"));
-    }
-    Ok(())
-}
-
-/// Returns the request's token, valid or not, and the time of the look-up.
-async fn look_up(
-    headers: &HeaderMap,
+/// Returns the holder of a token that was entered on the sign-in page. `from` is the peer's address.
+pub(crate) async fn holder_of_entered(
+    text: &str,
     from: Option<PeerAddress>,
     state: &ApiState,
-) -> Result<(TokenRecord, Timestamp), ApiProblem> {
-    let sha256 = digest_of_token(headers, state.engine.keys())?;
-    let permit = state.limits.lookup_permit(from, &sha256).await?;
-    let token = state.engine.store().read_once().await?.token_by_sha256(&sha256).await?;
+) -> Result<Principal, ApiProblem> {
+    let refuse = |why: &str| {
+        ApiProblem::new(Code::SignInInvalid, why).then("enter another token, or open a link: gpuaas login --browser")
+    };
+    if !token::is_issued(state.engine.keys(), text) {
+        return Err(refuse("this control plane did not issue the token, or the token is incomplete"));
+    }
+    let (token, now) = look_up(&gpuaas_trust::sha256_hex(text.as_bytes()), from, state).await?;
+    let token = token.ok_or_else(|| refuse("this token is unknown"))?;
+    match defect(&token, now) {
+        Some(why) => Err(refuse(why)),
+        None if token.is_bootstrap => Err(one_time_only()),
+        None => Ok(token::holder(&token)),
+    }
+}
+
+/// Refuses revoked and expired tokens, tokens without an expiry, and one-time tokens, which are only good for their exchange.
+fn check_validity(token: &TokenRecord, now: Timestamp) -> Result<(), ApiProblem> {
+    match defect(token, now) {
+        Some(why) => Err(refuse(why)),
+        None if token.is_bootstrap => Err(one_time_only()),
+        None => Ok(()),
+    }
+}
+
+/// Returns why a token does not authenticate its holder; `None` if it does.
+fn defect(token: &TokenRecord, now: Timestamp) -> Option<&'static str> {
+    match token.expires_at {
+        _ if token.revoked_at.is_some() => Some("this token was revoked"),
+        Some(at) if at > now => None,
+        Some(_) => Some("this token has expired"),
+        None => Some("this token has no expiry, which every token needs"),
+    }
+}
+
+fn one_time_only() -> ApiProblem {
+    ApiProblem::new(Code::OneTimeTokenOnly, "this one-time token can only be exchanged for another token")
+        .then("exchange it: gpuaas bootstrap --token-file FILE --name NAME")
+}
+
+/// Returns the token with this digest, valid or not, and the time of the look-up.
+async fn look_up(
+    sha256: &str,
+    from: Option<PeerAddress>,
+    state: &ApiState,
+) -> Result<(Option<TokenRecord>, Timestamp), ApiProblem> {
+    let permit = state.limits.lookup_permit(from, sha256).await?;
+    let token = state.engine.store().read_once().await?.token_by_sha256(sha256).await?;
     drop(permit);
     let now = state.engine.ports().clock.now();
-    let is_valid =
-        token.as_ref().is_some_and(|token| token.revoked_at.is_none() && token.expires_at.is_some_and(|at| at > now));
-    state.limits.record_lookup(from, &sha256, is_valid);
-    Ok((token.ok_or_else(|| refuse("this token is unknown"))?, now))
-}
-
-/// Returns the digest of the request's token. Refuses a token that this control plane did not issue, without a look-up or a penalty.
-fn digest_of_token(headers: &HeaderMap, keys: &Keys) -> Result<String, ApiProblem> {
-    let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
-    let (scheme, secret) = header.to_str().ok().and_then(|header| header.split_once(' ')).unwrap_or_default();
-    // RFC 9110: the scheme name is case-insensitive.
-    let secret = Some(secret).filter(|_| scheme.eq_ignore_ascii_case("Bearer"));
-    let secret = secret.ok_or_else(|| refuse("the Authorization header contains no bearer token"))?.trim();
-    if !token::is_issued(keys, secret) {
-        let detail = "this control plane did not issue the token, or the token is incomplete";
-        return Err(ApiProblem::new(Code::Unauthenticated, detail)
-            .then("copy the whole token again, or ask an admin of the project or the platform for a new one"));
-    }
-    Ok(gpuaas_trust::sha256_hex(secret.as_bytes()))
-}
-
-fn refuse(why: &str) -> ApiProblem {
-    let next = "set a valid token in GPUAAS_TOKEN or in the context (gpuaas context set NAME --token-file FILE); \
-                requests send it as `Authorization: Bearer …`";
-    ApiProblem::new(Code::Unauthenticated, why).then(next)
+    state.limits.record_lookup(from, sha256, token.as_ref().is_some_and(|token| token.is_valid_at(now)));
+    Ok((token, now))
 }
 
 /// Counts a request against its address, unless a token will be charged for it.
 pub(crate) async fn limit_rates(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let digest = digest_of_token(request.headers(), state.engine.keys());
-    let class = state.limits.credential_class(request.uri().path(), digest.ok().as_deref());
+    let credential = Credential::of(request.headers(), state.engine.keys());
+    let digest = credential.as_ref().ok().map(Credential::sha256);
+    let class = state.limits.credential_class(request.uri().path(), digest);
     let counted = peer::sender(&request).zip(class);
     match counted.map_or(Ok(()), |(from, class)| state.limits.count_address(from, class)) {
         Ok(()) => next.run(request).await,
@@ -164,12 +208,19 @@ pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut reques
         Ok(None) => return next.run(request).await,
         Err(refused) => return refused.into_response(),
     };
-    let principal = match principal(request.headers(), peer::sender(&request), &state).await {
-        Ok(principal) => principal,
+    let (principal, session) = match identify(request.headers(), peer::sender(&request), &state).await {
+        Ok(identified) => identified,
         Err(refused) => return refused.into_response(),
     };
     if let Err(refused) = state.limits.count_caller(&principal) {
         return ApiProblem::from(refused).into_response();
+    }
+    if let Some(session) = session {
+        let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
+        if changes && let Err(refused) = credential::check_csrf(request.headers(), &session.csrf) {
+            return refused.into_response();
+        }
+        request.extensions_mut().insert(session);
     }
     if let Some(standing) = request.extensions().get::<Activity>() {
         standing.mark_authenticated();
@@ -189,7 +240,7 @@ pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut reques
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::{Coded, Role, TokenId};
+    use gpuaas_model::{Role, TokenId};
 
     use super::*;
 

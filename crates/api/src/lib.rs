@@ -1,7 +1,8 @@
 //! The public API: routes, their permissions, and the OpenAPI document that is generated from them.
 //!
-//! Guarantees: every route requires a token, except health, the OpenAPI document, enrollment and the install files. Every error is a
-//! problem document with a stable code and the request's correlation id. Objects of other projects look absent.
+//! Guarantees: every route requires a token or the session of a browser, except health, the OpenAPI document, sign-in, enrollment, the
+//! install files and the files of the workload shell. Every error is a problem document with a stable code and the request's correlation
+//! id. Objects of other projects look absent.
 //!
 //! Deliberately absent: decisions (`engine`), and TLS (`server`).
 
@@ -13,6 +14,7 @@ mod cached;
 mod certificate_expiry;
 mod convert;
 mod correlation;
+mod credential;
 mod declaration;
 mod declared;
 mod document;
@@ -46,6 +48,7 @@ mod streams;
 mod views;
 mod waiting;
 mod workload_logs;
+mod workload_shell;
 
 pub use certificate_expiry::CertificateExpiry;
 pub use document::document;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::{
     extract::{Request, State},
+    http::HeaderMap,
     middleware::Next,
     response::Response,
 };
@@ -41,7 +42,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, mut request: Reque
     if let Some(&Refused(code)) = response.extensions().get::<Refused>()
         && response.status().is_client_error()
         && !matches!(code, Code::Unauthenticated | Code::RateLimited)
-        && let Ok(principal) = auth::principal(&headers, from, &state).await
+        && let Some(principal) = caller_of(response.extensions().get().cloned(), &headers, from, &state).await
     {
         let target = target_of(uri.path());
         let target = if target.contains('/') { target } else { body.complete(target) };
@@ -49,6 +50,23 @@ pub(crate) async fn middleware(State(state): State<ApiState>, mut request: Reque
             .await;
     }
     response
+}
+
+/// The holder of a credential in the body of a request that was refused, in the extensions of its response.
+#[derive(Clone)]
+pub(crate) struct RefusedHolder(pub(crate) Principal);
+
+/// Returns the caller of a refused request.
+async fn caller_of(
+    known: Option<RefusedHolder>,
+    headers: &HeaderMap,
+    from: Option<PeerAddress>,
+    state: &ApiState,
+) -> Option<Principal> {
+    match known {
+        Some(RefusedHolder(known)) => Some(known),
+        None => auth::principal(headers, from, state).await.ok(),
+    }
 }
 
 async fn record(

@@ -9,13 +9,14 @@ use crate::{
     problem::{self, ApiProblem},
     refusals, routes,
     state::ApiState,
+    workload_shell,
 };
 
 /// Returns the complete API as a router.
 pub fn router(state: ApiState) -> Router {
     let api = routes::operations()
         .route(routes::OPENAPI, get(openapi))
-        .fallback(no_such_route)
+        .fallback(workload_shell::serve)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unexpected))
         .layer(middleware::from_fn(etag::refuse_unsupported))
@@ -44,10 +45,6 @@ async fn openapi(State(state): State<ApiState>) -> impl IntoResponse {
         Bytes::from(document::document(&manifests).to_string())
     };
     ([(header::CONTENT_TYPE, "application/json")], state.document.get_or_init(serialized).clone())
-}
-
-async fn no_such_route() -> ApiProblem {
-    ApiProblem::new(Code::NotFound, "there is no such route").then("see /api/v1/openapi.json")
 }
 
 async fn no_such_method() -> ApiProblem {

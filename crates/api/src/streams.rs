@@ -1,7 +1,10 @@
-//! Limits long-lived responses: each ends when its token expires or is revoked, and a token has a limited number of them.
+//! Limits long-lived responses: each ends when its token expires or is revoked, or its browser's session ends, and a token has a limited
+//! number of them.
 //!
-//! Guarantees: a stream ends when its token expires. It ends with the notification that the token was revoked; if the notification is lost,
-//! at most [`CHECK_EVERY`] later.
+//! Guarantees: a stream ends when its token or session expires. It ends with the notification that one of them was revoked; if the
+//! notification is lost, at most [`CHECK_EVERY`] later.
+//!
+//! An open stream is no use of a session: a browser that only watches is signed out like one that does nothing.
 
 use std::{
     collections::HashMap,
@@ -11,7 +14,7 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use gpuaas_engine::{Engine, port::Ports};
-use gpuaas_model::{Code, Timestamp, TokenId};
+use gpuaas_model::{BrowserSessionId, Code, Timestamp, TokenId};
 use gpuaas_store::{Change, Store, StoreError, with_retries};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
@@ -46,11 +49,11 @@ impl Streams {
         Ok(StreamPermit { streams: self.clone(), token })
     }
 
-    /// Limits a stream to the validity of its token. Refuses a token that has too many streams.
+    /// Limits a stream to the validity of its token, and of its session if a browser reads it. Refuses a token that has too many streams.
     pub(crate) fn limit_to_token<S: Stream>(
         self: &Arc<Self>,
         engine: &Engine,
-        token: TokenId,
+        (token, session): (TokenId, Option<BrowserSessionId>),
         stream: S,
     ) -> Result<impl Stream<Item = S::Item> + use<S>, ApiProblem> {
         let permit = self.take(token)?;
@@ -58,7 +61,7 @@ impl Streams {
         Ok(stream.take_until(async move {
             // Released with the stream, for whatever reason it ends.
             let _place = permit;
-            until_token_ends(&store, &ports, token).await;
+            until_token_ends(&store, &ports, token, session).await;
         }))
     }
 }
@@ -75,13 +78,13 @@ impl Drop for StreamPermit {
     }
 }
 
-/// Completes when the token is no longer valid, or cannot be looked up.
-async fn until_token_ends(store: &Store, ports: &Ports, token: TokenId) {
+/// Completes when the token or the session is no longer valid, or cannot be looked up.
+async fn until_token_ends(store: &Store, ports: &Ports, token: TokenId, session: Option<BrowserSessionId>) {
     // Subscribes before the first look-up, so that no revocation in between is missed.
     let mut changes = store.changes();
     loop {
         let now = ports.clock.now();
-        let expiry = match with_retries(async || valid_until(store, now, token).await).await {
+        let expiry = match with_retries(async || valid_until(store, now, token, session).await).await {
             Ok(Some(expiry)) => expiry,
             Ok(None) => return,
             Err(error) => {
@@ -98,18 +101,30 @@ async fn until_token_ends(store: &Store, ports: &Ports, token: TokenId) {
     }
 }
 
-/// Returns when a valid token expires; `None` for an invalid one.
-async fn valid_until(store: &Store, now: Timestamp, token: TokenId) -> Result<Option<Timestamp>, StoreError> {
+/// Returns when a valid token expires, or its session if that is earlier; `None` if one of them is invalid.
+async fn valid_until(
+    store: &Store,
+    now: Timestamp,
+    token: TokenId,
+    session: Option<BrowserSessionId>,
+) -> Result<Option<Timestamp>, StoreError> {
     let token = match store.read_once().await?.token(token).await {
         Ok(token) => token,
         Err(StoreError::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let expiry = token.expires_at.unwrap_or(Timestamp::from_millis(i64::MAX));
+    let mut expiry = token.expires_at.unwrap_or(Timestamp::from_millis(i64::MAX));
+    if let Some(session) = session {
+        match store.read_once().await?.browser_session(session).await {
+            Ok(session) => expiry = expiry.min(session.ends_at()),
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
     Ok((token.revoked_at.is_none() && expiry > now).then_some(expiry))
 }
 
-/// Waits for the notification that the token was revoked. Missed notifications count as one.
+/// Waits for the notification that the token was revoked or one of its browsers signed out. Missed notifications count as one.
 async fn revoked(changes: &mut Receiver<Change>, token: TokenId) {
     loop {
         match changes.recv().await {

@@ -37,6 +37,11 @@ pub(crate) enum Command {
     Allocation(commands::allocation::Verb),
     /// Exchange a control plane's one-time admin token for a platform admin's API token
     Bootstrap(commands::bootstrap::Bootstrap),
+    /// Sign in to the workload shell in a browser, with the current token
+    Login(commands::login::Login),
+    /// Manage the browsers that are signed in with the current token
+    #[command(subcommand)]
+    Session(commands::session::Verb),
     /// Manage API tokens
     #[command(subcommand)]
     Token(commands::token::Verb),

@@ -196,6 +196,13 @@ pub(crate) fn tokens() -> Vec<CompletionCandidate> {
     })
 }
 
+pub(crate) fn sessions() -> Vec<CompletionCandidate> {
+    candidates(async |client, _| {
+        let sessions = client.list_sessions().await?.items;
+        Ok(sessions.into_iter().map(|of| described(of.id, of.user_agent.unwrap_or_default())).collect())
+    })
+}
+
 pub(crate) fn service_accounts() -> Vec<CompletionCandidate> {
     candidates(async |client, target| {
         let accounts = client.list_service_accounts(target.project).await?.items;

@@ -184,6 +184,22 @@ const EXAMPLES: &[CommandExamples] = &[
         ],
     ),
     (
+        "login",
+        &[
+            ("Sign in to the workload shell in a browser", "gpuaas login --browser"),
+            ("Print the link alone, to open it on another machine", "gpuaas login --browser -o name"),
+        ],
+    ),
+    ("session", &[("List the browsers that are signed in", "gpuaas session list")]),
+    (
+        "session list",
+        &[
+            ("List the browsers that are signed in", "gpuaas session list"),
+            ("List them with all times as JSON", "gpuaas session list -o json"),
+        ],
+    ),
+    ("session revoke", &[("Sign a browser out", "gpuaas session revoke 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")]),
+    (
         "token",
         &[
             (

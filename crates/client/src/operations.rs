@@ -2,11 +2,11 @@
 
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Archive, Artifact, Authority, Bootstrap,
-    CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
-    Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node, Operation,
-    OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, ReportAccepted,
-    ReportWorkload, RequestAccess, SealingKey, ServiceAccount, SigningKey, StartOperation, Started, Task, Token,
-    WhoAmI, Workload, WorkloadDetail, WorkloadDiff,
+    BrowserSession, CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken,
+    CreatedToken, Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node,
+    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica,
+    ReportAccepted, ReportWorkload, RequestAccess, SealingKey, ServiceAccount, SignInLink, SigningKey, StartOperation,
+    Started, Task, Token, WhoAmI, Workload, WorkloadDetail, WorkloadDiff,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -127,6 +127,21 @@ impl Client {
     /// Revokes a token.
     pub async fn revoke_token(&self, id: &str) -> ApiResult<Token> {
         self.delete(&format!("/api/v1/tokens/{}", escaped(id))).await
+    }
+
+    /// Lists the sessions of browsers that this client's token began.
+    pub async fn list_sessions(&self) -> ApiResult<List<BrowserSession>> {
+        self.list_all("/api/v1/sessions", &[]).await
+    }
+
+    /// Revokes a session of this client's token.
+    pub async fn revoke_session(&self, id: &str) -> ApiResult<BrowserSession> {
+        self.delete(&format!("/api/v1/sessions/{}", escaped(id))).await
+    }
+
+    /// Issues a one-time link that signs a browser in with this client's token.
+    pub async fn create_sign_in_link(&self) -> ApiResult<SignInLink> {
+        self.post("/api/v1/sign-in-links", &json!({})).await
     }
 
     /// Lists the service accounts of a project.

@@ -254,6 +254,7 @@ fn list_command(what: &str) -> Option<&'static str> {
         "operation" => "gpuaas operation list",
         "project" => "gpuaas project list",
         "service account" => "gpuaas service-account list",
+        "session" => "gpuaas session list",
         "signing key" => "gpuaas keys list",
         "task" => "gpuaas task list",
         "token" => "gpuaas token list",

@@ -55,6 +55,12 @@ text_enum! {
         TokenCreate = "token.create",
         /// A token was revoked.
         TokenRevoke = "token.revoke",
+        /// A browser signed in.
+        SessionCreate = "session.create",
+        /// A browser signed out, or its session was revoked.
+        SessionRevoke = "session.revoke",
+        /// A one-time sign-in link was issued.
+        SignInLinkCreate = "sign_in_link.create",
         /// A service account was created.
         ServiceAccountCreate = "service_account.create",
         /// A service account was deleted.

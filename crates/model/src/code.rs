@@ -9,6 +9,12 @@ text_enum! {
     Code {
         /// The token is missing, unknown, expired or revoked.
         Unauthenticated = "unauthenticated",
+        /// The sign-in link or token does not begin a session.
+        SignInInvalid = "sign_in_invalid",
+        /// A change by a browser's session lacks the header that proves that the shell sent it.
+        CsrfMissing = "csrf_missing",
+        /// Another site made the browser send the request.
+        CrossSite = "cross_site",
         /// The token is valid but lacks the permission.
         Forbidden = "forbidden",
         /// The one-time token of the first administrator can only be exchanged.
@@ -319,8 +325,13 @@ impl Code {
             | Self::IdAmbiguous
             | Self::EnrollmentInvalid
             | Self::ConfirmationRequired => 400,
-            Self::Unauthenticated => 401,
-            Self::Forbidden | Self::OneTimeTokenOnly | Self::EnrollmentTokenMismatch | Self::CertificateExpired => 403,
+            Self::Unauthenticated | Self::SignInInvalid => 401,
+            Self::Forbidden
+            | Self::OneTimeTokenOnly
+            | Self::EnrollmentTokenMismatch
+            | Self::CertificateExpired
+            | Self::CsrfMissing
+            | Self::CrossSite => 403,
             Self::RateLimited | Self::NodeBusy => 429,
             Self::NotFound | Self::PackagesMissing | Self::KubeNodeMissing => 404,
             Self::MethodNotAllowed => 405,

@@ -51,6 +51,12 @@ text_enum! {
         TokenCreated = "token.created",
         /// A token was revoked.
         TokenRevoked = "token.revoked",
+        /// A browser signed in.
+        SessionCreated = "session.created",
+        /// A browser signed out, or its session was revoked.
+        SessionRevoked = "session.revoked",
+        /// A one-time sign-in link was issued.
+        SignInLinkCreated = "sign_in_link.created",
         /// A service account was created.
         ServiceAccountCreated = "service_account.created",
         /// A service account and its tokens were deleted.

@@ -90,6 +90,10 @@ ids! {
     TokenId = "token id";
     /// A service account: a program that acts for a project.
     ServiceAccountId = "service account id";
+    /// A session of a browser (not its secret).
+    BrowserSessionId = "session id";
+    /// A one-time sign-in link (not its code).
+    SignInLinkId = "sign-in link id";
     /// A sealed secret.
     SecretId = "secret id";
     /// One delivery of access to a cluster.

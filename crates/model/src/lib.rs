@@ -29,6 +29,7 @@ mod principal;
 mod rate_limiter;
 mod release;
 mod role;
+mod sign_in;
 mod signing_key;
 mod site;
 mod state;
@@ -48,8 +49,9 @@ pub use event::{EventKind, StreamName};
 pub use fault::{Evidence, Fault, FaultClass, NextAction};
 pub use fix::FixKind;
 pub use id::{
-    AccessGrantId, AllocationId, ArchiveId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId,
-    OperationId, ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,
+    AccessGrantId, AllocationId, ArchiveId, ArtifactId, BrowserSessionId, CorrelationId, EnrollmentId, IdParseError,
+    MemberId, NodeId, OperationId, ProjectId, ReplicaId, SecretId, ServiceAccountId, SignInLinkId, StepId, TaskId,
+    TokenId, WorkloadId,
 };
 pub use install::InstallFault;
 pub use line::{LINE_FORMAT, Line, LineError, is_invisible, visible};
@@ -63,6 +65,7 @@ pub use principal::Principal;
 pub use rate_limiter::RateLimiter;
 pub use release::VerifiedBy;
 pub use role::{Permission, Role};
+pub use sign_in::SessionProof;
 pub use signing_key::{KeyEvent, KeyState};
 pub use site::PeerSite;
 pub use state::IllegalTransition;

@@ -52,8 +52,10 @@ pub(crate) const TABLES: [&str; 26] = [
     "events",
     "audit",
 ];
-/// Tables that are not dumped: live replicas and sessions, remembered answers, and the schema version.
-const NOT_DUMPED: [&str; 4] = ["replicas", "sessions", "idempotency", "schema_versions"];
+/// Tables that are not dumped: live replicas and sessions, browsers that are signed in, remembered answers, and the schema
+/// version.
+const NOT_DUMPED: [&str; 6] =
+    ["replicas", "sessions", "browser_sessions", "sign_in_links", "idempotency", "schema_versions"];
 /// Returns every table of the schema.
 pub(crate) fn every_table() -> impl Iterator<Item = &'static str> {
     TABLES.into_iter().chain(NOT_DUMPED)

@@ -34,7 +34,7 @@ pub enum Change {
     Operation(OperationId),
     /// A node, its allocation or its connection changed, and with them perhaps its rights and the access to it.
     Node(NodeId),
-    /// A token was revoked.
+    /// A token was revoked, or one of its browsers signed out.
     Token(TokenId),
     /// A task-signing key or an authority was created or changed.
     Keys,

@@ -20,6 +20,7 @@ mod artifact;
 mod audit;
 mod authority;
 mod bad_row;
+mod browser_session;
 mod counts;
 mod damage;
 mod database;
@@ -61,6 +62,7 @@ mod secret;
 mod select;
 mod service_account;
 mod setting;
+mod sign_in_link;
 mod signing_key;
 mod simulation;
 mod sizes;
@@ -95,10 +97,11 @@ pub use options::StoreOptions;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, ActorToken, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuditRecord,
-    AuthorityRecord, ByPlatform, EnrollmentRecord, EventRecord, Found, IdempotencyRecord, LeaseRecord, MachineChange,
-    MemberRecord, NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodePreflight, NodeProblem, NodeRecord,
-    OperationRecord, ProjectRecord, QuietRevisions, ReplicaRecord, ReturnedMachine, SecretRecord, ServiceAccountRecord,
-    SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord, WorkloadReportRecord,
+    AuthorityRecord, BrowserSessionRecord, ByPlatform, EnrollmentRecord, EventRecord, Found, IdempotencyRecord,
+    LeaseRecord, MachineChange, MemberRecord, NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodePreflight,
+    NodeProblem, NodeRecord, OperationRecord, ProjectRecord, QuietRevisions, ReplicaRecord, ReturnedMachine,
+    SecretRecord, ServiceAccountRecord, SessionRecord, SignInLinkRecord, SigningKeyRecord, StepRecord, TaskRecord,
+    TokenRecord, WorkloadRecord, WorkloadReportRecord,
 };
 pub use record_verifier::{ForgedRow, RecordProof};
 pub use replica::{Eviction, ReplicaLiveness};

@@ -23,6 +23,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (13, include_str!("../migrations/0013_external_and_left_machines.sql")),
     (14, include_str!("../migrations/0014_superseded_operations_and_workload_names.sql")),
     (15, include_str!("../migrations/0015_reports_of_controllers.sql")),
+    (16, include_str!("../migrations/0016_browser_sessions.sql")),
 ];
 
 /// The schema of a new database, which replaces the migrations up to this version: it is created directly, without

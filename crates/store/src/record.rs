@@ -1,6 +1,7 @@
 //! The records that the store accepts and returns, one type per object. Their table layout is private to this crate.
 
 mod archive;
+mod browser;
 mod credential;
 mod history;
 mod inventory;
@@ -11,6 +12,7 @@ mod workload;
 
 pub use {
     archive::{ArchiveRecord, ArchivedRange},
+    browser::{BrowserSessionRecord, SignInLinkRecord},
     credential::{AuthorityRecord, ServiceAccountRecord, SigningKeyRecord, TokenRecord},
     history::{ActorToken, AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{

@@ -1,7 +1,8 @@
 //! Distinguishes rows that the platform wrote from rows that someone else wrote into the database: write access to the
 //! database alone is not enough to forge a record.
 //!
-//! Guarantees: tokens, service accounts, task-signing keys, certificate authorities and enrollments are read only here.
+//! Guarantees: tokens, service accounts, sessions of browsers with their sign-in links, task-signing keys, certificate
+//! authorities and enrollments are read only here.
 //! A row whose authentication code is wrong is treated as absent wherever its record is read, and reported to subscribers.
 //! The code covers the whole record, and the columns next to it must agree with it, so no genuine record can be found,
 //! counted or revoked as another one. Exception: [`crate::Reader::valid_token_count`] counts rows without verifying their codes.

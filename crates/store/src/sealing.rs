@@ -11,20 +11,20 @@
 
 use crate::{
     authority::{self, StoredAuthority},
-    enrollment,
+    browser_session, enrollment,
     error::StoreError,
     hint::Change,
     query::{Row, Value, get_blob, get_count, get_text, text},
     record::IdempotencyRecord,
     sealing_record::{ResealPosition, SealingRecord, Table},
-    service_account,
+    service_account, sign_in_link,
     signing_key::{self, StoredSigningKey},
     store::{Reader, Tx},
     token,
 };
 
 /// All of these tables, in the order in which they are resealed.
-const TABLES: [Table; 8] = [
+const TABLES: [Table; 10] = [
     Table::Settings,
     Table::SigningKeys,
     Table::Authorities,
@@ -33,6 +33,8 @@ const TABLES: [Table; 8] = [
     Table::Enrollments,
     Table::Secrets,
     Table::Idempotency,
+    Table::BrowserSessions,
+    Table::SignInLinks,
 ];
 
 impl Table {
@@ -52,6 +54,8 @@ impl Table {
                 "select token_id || '/' || key as id, doc from idempotency where token_id || '/' || key > $1 \
                  order by token_id || '/' || key limit $2"
             }
+            Self::BrowserSessions => "select id, doc, code from browser_sessions where id > $1 order by id limit $2",
+            Self::SignInLinks => "select id, doc, code from sign_in_links where id > $1 order by id limit $2",
         }
     }
 
@@ -66,6 +70,8 @@ impl Table {
             Self::Enrollments => "select count(*) as rows from enrollments where id > $1",
             Self::Secrets => "select count(*) as rows from secrets where id > $1",
             Self::Idempotency => "select count(*) as rows from idempotency where token_id || '/' || key > $1",
+            Self::BrowserSessions => "select count(*) as rows from browser_sessions where id > $1",
+            Self::SignInLinks => "select count(*) as rows from sign_in_links where id > $1",
         }
     }
 
@@ -180,6 +186,14 @@ impl Tx {
             Table::Enrollments => {
                 let code = self.new_code(enrollment::TABLE, row, (&[], &[]), key)?;
                 self.replace("update enrollments set code = $2 where id = $1", id, code).await
+            }
+            Table::BrowserSessions => {
+                let code = self.new_code(browser_session::TABLE, row, (&[], &[]), key)?;
+                self.replace("update browser_sessions set code = $2 where id = $1", id, code).await
+            }
+            Table::SignInLinks => {
+                let code = self.new_code(sign_in_link::TABLE, row, (&[], &[]), key)?;
+                self.replace("update sign_in_links set code = $2 where id = $1", id, code).await
             }
             Table::SigningKeys => self.reseal_signing_key(row, id, key).await,
             Table::Authorities => self.reseal_authority(row, id, key).await,

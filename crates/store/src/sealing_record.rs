@@ -52,4 +52,6 @@ pub(crate) enum Table {
     Enrollments,
     Secrets,
     Idempotency,
+    BrowserSessions,
+    SignInLinks,
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "expected lists are written as lists, even with one item")]
 
 mod contract {
+    pub(crate) mod browsers;
     pub(crate) mod claims;
     pub(crate) mod columns;
     pub(crate) mod conflicts;
@@ -76,6 +77,14 @@ behaviours!(@on postgres as shared: conflicts {
 });
 
 behaviours! {
+    browsers {
+        session_is_found_by_its_digest_and_listed_for_its_token,
+        use_extends_a_session_and_a_revoked_one_stays_deleted,
+        a_sign_in_link_is_used_once,
+        ended_sessions_and_links_are_deleted_and_others_kept,
+        forged_session_and_link_are_unknown,
+        sessions_and_links_outlive_a_rotation_of_the_sealing_key,
+    }
     claims {
         node_has_one_open_allocation_and_is_free_after_its_release,
         the_database_itself_refuses_a_second_open_allocation_of_a_node,

@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, bail};
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::{components, package::programs, release};
+use crate::{components, package::programs, release, ui};
 pub(crate) use report::Report;
 use running::RunningDemo;
 use serde::Serialize;
@@ -126,6 +126,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut running = build_and_run(options, &mut report)?;
     if !options.once {
         println!("  The demo keeps running. In another terminal:  export GPUAAS_READY_FILE={}", running.ready_file);
+        println!("  In a browser:  {}", running.sign_in_link()?);
+        println!("  (The link works once, within 10 minutes; another one:  gpuaas login --browser)");
         println!("  Ctrl-C stops everything and removes nothing; `cargo xtask demo --clean` removes target/demo.");
         return running.wait();
     }
@@ -203,6 +205,7 @@ fn build_and_run(options: &Options, report: &mut Report) -> anyhow::Result<Runni
 fn build_and_start(options: &Options, nodes: u8) -> anyhow::Result<(RunningDemo, Utf8PathBuf)> {
     let profile = &options.profile;
     let folder = components::root()?.join("target/demo");
+    ui::build_if_possible()?;
     let components = components::ensure(
         &components::ComponentsOptions { download: false, dir: None },
         components::Part::ControlPlane,

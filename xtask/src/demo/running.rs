@@ -101,6 +101,12 @@ impl RunningDemo {
         self.gpuaas_ending(&["workload", "diff", WORKLOAD], &[("GPUAAS_PROJECT", PROJECT)], &[0, 1, 7])
     }
 
+    /// Has a link issued that signs a browser in.
+    pub(super) fn sign_in_link(&self) -> anyhow::Result<String> {
+        let link = self.gpuaas_of_platform(&["login", "--browser"])?;
+        link["url"].as_str().map(str::to_owned).context("no sign-in link was issued")
+    }
+
     fn gpuaas_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Value> {
         self.gpuaas_ending(arguments, environment, &[0])
     }

@@ -18,7 +18,7 @@ use std::{fs, process::Command};
 use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::shell;
+use crate::{shell, ui};
 use stage::Stage;
 
 /// Options of `cargo xtask package`.
@@ -49,6 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let target = target_dir()?;
     let out = options.out.clone().unwrap_or_else(|| target.join("packages"));
     let version = Version { plain: version()?, build: options.build.clone() };
+    ui::build_if_possible()?;
     let programs = programs::build(&options.profile)?;
     let parent = out.parent().context("the output folder has no parent")?;
     fs::create_dir_all(parent)?;

@@ -22,7 +22,7 @@ use selection::IntegrationTests;
 use crate::{
     clients,
     components::{self, ComponentsOptions},
-    demo, fuzz_api, lint, release, shell, tools,
+    demo, fuzz_api, lint, release, shell, tools, ui,
 };
 
 /// Tests that wait for deadlines, crashes or a second database: `--quick` skips them and prints that.
@@ -63,6 +63,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let began = Instant::now();
     disk::require_free_space()?;
+    if !options.quick {
+        // First, so that what embeds it is compiled once.
+        ui::build_if_possible()?;
+    }
     lint::form()?;
     shell::build_programs()?;
     shell::run("building the tests", shell::cargo(&["test", "--quiet", "--no-run"]).args(EVERYTHING))?;

@@ -14,7 +14,8 @@ const LATER: &str = "2026-07-01T13:00:00.000Z";
 
 /// Adds an example to the schema of every request body and response, and to lists the example of their entries.
 pub(super) fn add(schemas: &mut Map<String, Value>) {
-    for (name, example) in requests().into_iter().chain(workloads()).chain(nodes()).chain(platform()) {
+    let all = requests().into_iter().chain(workloads()).chain(nodes()).chain(sessions()).chain(platform());
+    for (name, example) in all {
         let list = format!("List_{name}");
         if let Some(list) = schemas.get_mut(&list) {
             list["examples"] = json!([{ "items": [example] }]);
@@ -31,6 +32,7 @@ type Examples = Vec<(&'static str, Value)>;
 fn requests() -> Examples {
     vec![
         ("Bootstrap", json!({ "name": "ann" })),
+        ("SignIn", json!({ "code": format!("gpuaas-link_{}", "A".repeat(55)) })),
         (
             "CreateToken",
             json!({ "name": "ci", "role": "project-member", "project": "research", "ttl_seconds": 86_400 }),
@@ -186,6 +188,25 @@ fn nodes() -> Examples {
         ("PlacementOption", json!({ "allocation": allocation, "usable": true, "reasons": [] })),
         ("Allocation", allocation),
         ("EnrollmentResponse", identity),
+    ]
+}
+
+fn sessions() -> Examples {
+    let session = json!({
+        "user": "ann", "actor": "ann", "role": "viewer", "token": ID, "project": PROJECT,
+        "projects": [{ "id": PROJECT, "name": "research", "created_at": AT }],
+        "permissions": ["project.read", "workloads.read", "logs.read", "access.view"],
+        "control_plane_version": "0.1.0", "at": AT, "id": ID, "proof": "sign_in_link", "csrf": SHA256,
+        "created_at": AT, "expires_at": LATER, "idle_expires_at": LATER,
+    });
+    let browser = json!({
+        "id": ID, "proof": "sign_in_link", "created_at": AT, "last_used_at": AT, "idle_expires_at": LATER,
+        "expires_at": LATER, "user_agent": "Mozilla/5.0", "current": true,
+    });
+    vec![
+        ("CurrentSession", session),
+        ("BrowserSession", browser),
+        ("SignInLink", json!({ "url": "https://cp.example:7443/#sign-in=gpuaas-link_…", "expires_at": LATER })),
     ]
 }
 

@@ -54,6 +54,9 @@ impl Kind {
         add(self.needs_token, Code::Unauthenticated);
         add(self.needs_permission, Code::OneTimeTokenOnly);
         add(self.is_denied_to_some, Code::Forbidden);
+        // Of browsers, whose session's cookie may replace the token.
+        add(self.needs_permission, Code::CrossSite);
+        add(self.needs_permission && self.mutates, Code::CsrfMissing);
         // Also for operations without parameters: they refuse unknown parameters.
         add(true, Code::QueryInvalid);
         // Also for operations without a body: they refuse a body with content.

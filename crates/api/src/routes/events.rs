@@ -21,7 +21,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use utoipa::IntoParams;
 
 use crate::{
-    auth::Authenticated,
+    auth::{Authenticated, OfSession},
     convert,
     declaration::declare,
     feeds::{Feed, SerializedEvent, workload_of},
@@ -72,6 +72,7 @@ declare! { list_events: reads(WorkloadsRead, "event list"), [NotFound, QueryInva
 pub(crate) async fn list_events(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
+    OfSession(session): OfSession,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
@@ -90,7 +91,7 @@ pub(crate) async fn list_events(
         let next = state.engine.store().read().await?.events(stream, after, 1).await?;
         refuse_removed(after, &next)?;
         let events = follow(&state, changes, (stream, only), after);
-        let events = state.streams.limit_to_token(&state.engine, caller.principal.token, events)?;
+        let events = state.streams.limit_to_token(&state.engine, (caller.principal.token, session), events)?;
         return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
     }
     let limit = params.limit.unwrap_or(BATCH).clamp(1, BATCH);

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 
 use super::workloads::find;
 use crate::{
-    auth::Authenticated,
+    auth::{Authenticated, OfSession},
     declaration::{Declaration, declare},
     page::{Params, flag, seconds_ago},
     problem::ApiProblem,
@@ -74,6 +74,7 @@ declare! {
 pub(crate) async fn read_logs(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
+    OfSession(session): OfSession,
     Path((key, member)): Path<(String, String)>,
     Params(params): Params<LogParams>,
     headers: HeaderMap,
@@ -85,7 +86,7 @@ pub(crate) async fn read_logs(
     let held = state.engine.guard_access(&source.access).await.map_err(CommandError::from)?;
     let lines = state.journals.journal(&source.access, &JournalRequest { unit: source.unit, ..ask }).await?;
     let json = wants_json(&headers);
-    let lines = state.streams.limit_to_token(&state.engine, caller.principal.token, held.guard(lines))?;
+    let lines = state.streams.limit_to_token(&state.engine, (caller.principal.token, session), held.guard(lines))?;
     Ok(streamed(Body::from_stream(lines.map(move |line| line.map(|line| serialize(&line, json)))), json))
 }
 
@@ -199,6 +200,7 @@ declare! {
 pub(crate) async fn read_workload_logs(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
+    OfSession(session): OfSession,
     Path(key): Path<String>,
     Params(params): Params<WorkloadLogParams>,
     headers: HeaderMap,
@@ -206,7 +208,7 @@ pub(crate) async fn read_workload_logs(
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     let (token, json) = (caller.principal.token, wants_json(&headers));
     let lines = workload_logs::open(&state, caller, id, log_request(params)?).await?;
-    let lines = state.streams.limit_to_token(&state.engine, token, lines)?;
+    let lines = state.streams.limit_to_token(&state.engine, (token, session), lines)?;
     let body =
         Body::from_stream(lines.map(move |line| Ok::<_, std::convert::Infallible>(serialize_merged(&line, json))));
     Ok(streamed(body, json))

@@ -28,6 +28,8 @@ mod reports;
 mod residue;
 mod sealing_key;
 mod service_accounts;
+mod sessions;
+mod sign_in_links;
 mod signing_keys;
 mod tasks;
 mod tokens;
@@ -58,6 +60,11 @@ macro_rules! of_every_operation {
             $of!(tokens::create_token),
             $of!(tokens::revoke_token),
             $of!(bootstrap::bootstrap),
+            $of!(sessions::sign_in),
+            $of!(sessions::get_session),
+            $of!(sessions::list_sessions),
+            $of!(sessions::revoke_session),
+            $of!(sign_in_links::create_sign_in_link),
             $of!(service_accounts::list_service_accounts),
             $of!(service_accounts::create_service_account),
             $of!(service_accounts::delete_service_account),

@@ -1,7 +1,7 @@
 use futures::future::BoxFuture;
 use gpuaas_engine::record_proof;
-use gpuaas_model::{Clock, Coded, Role, Runtime};
-use gpuaas_store::{StoreOptions, TokenRecord};
+use gpuaas_model::{Clock, Coded, Role, Runtime, SessionProof};
+use gpuaas_store::{BrowserSessionRecord, StoreOptions, TokenRecord};
 use gpuaas_test_support::{DatabaseFile, SeededEntropy};
 use gpuaas_trust::SealingKey;
 use tokio::{
@@ -54,6 +54,27 @@ struct OpenStream {
 
 impl OpenStream {
     async fn with_token_ttl_seconds(seconds: u64) -> Self {
+        Self::open(seconds, None).await
+    }
+
+    /// Opens a stream of a browser whose session ends after this time without a request.
+    async fn of_session_idle_after_seconds(seconds: u64) -> Self {
+        let ends_at = BEGIN.plus(Duration::from_secs(seconds));
+        let session = BrowserSessionRecord {
+            id: BrowserSessionId::from_uuid(uuid::Uuid::from_u128(2)),
+            sha256: "1".repeat(64),
+            token: TokenId::from_uuid(uuid::Uuid::from_u128(1)),
+            proof: SessionProof::Token,
+            user_agent: None,
+            created_at: BEGIN,
+            last_used_at: BEGIN,
+            idle_expires_at: ends_at,
+            expires_at: ends_at.plus(Duration::from_secs(3_600)),
+        };
+        Self::open(3_600, Some(session)).await
+    }
+
+    async fn open(seconds: u64, session: Option<BrowserSessionRecord>) -> Self {
         let database = DatabaseFile::new();
         let options = StoreOptions { url: database.url() };
         let (send, waits) = mpsc::unbounded_channel();
@@ -78,10 +99,14 @@ impl OpenStream {
         };
         let mut tx = store.begin().await.unwrap();
         tx.insert_token(&record).await.unwrap();
+        if let Some(session) = &session {
+            tx.insert_browser_session(session).await.unwrap();
+        }
         tx.commit().await.unwrap();
+        let session_id = session.map(|session| session.id);
         let ports = Ports { clock: time.clone(), entropy: Arc::new(SeededEntropy::of_seed(7)), runtime: time.clone() };
         let watching = store.clone();
-        let stream = tokio::spawn(async move { until_token_ends(&watching, &ports, token).await });
+        let stream = tokio::spawn(async move { until_token_ends(&watching, &ports, token, session_id).await });
         Self { time, waits, token, store, other, stream, _database: database }
     }
 
@@ -126,6 +151,27 @@ async fn stream_ends_when_its_token_expires() {
     assert_eq!(open.waits().await, 40, "it continues for the remaining time");
     open.advance(10);
     tokio::time::timeout(Duration::from_secs(20), open.stream).await.expect("it ends with its token").unwrap();
+}
+
+#[tokio::test]
+async fn stream_of_a_browser_ends_when_its_session_is_revoked() {
+    let mut open = OpenStream::of_session_idle_after_seconds(1_800).await;
+    assert_eq!(open.waits().await, 30);
+    let mut tx = open.store.begin().await.unwrap();
+    let session = tx.browser_sessions_of(open.token).await.unwrap().remove(0);
+    tx.delete_browser_session(&session).await.unwrap();
+    tx.commit().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), open.stream).await.expect("it ends immediately").unwrap();
+}
+
+#[tokio::test]
+async fn stream_of_a_browser_ends_with_its_session() {
+    let mut open = OpenStream::of_session_idle_after_seconds(40).await;
+    assert_eq!(open.waits().await, 30);
+    open.advance(30);
+    assert_eq!(open.waits().await, 40, "it continues for the remaining time");
+    open.advance(10);
+    tokio::time::timeout(Duration::from_secs(20), open.stream).await.expect("it ends with its session").unwrap();
 }
 
 #[test]

@@ -45,6 +45,9 @@ impl Subject {
             | EventKind::ProjectDeleted
             | EventKind::TokenCreated
             | EventKind::TokenRevoked
+            | EventKind::SessionCreated
+            | EventKind::SessionRevoked
+            | EventKind::SignInLinkCreated
             | EventKind::ServiceAccountCreated
             | EventKind::ServiceAccountDeleted
             | EventKind::SigningKeyStateChanged

@@ -14,6 +14,7 @@ mod following;
 mod if_match;
 pub(crate) mod keys;
 mod lists;
+pub(crate) mod login;
 mod logs;
 mod man;
 mod named_nodes;
@@ -29,6 +30,7 @@ pub(crate) mod replica;
 mod sandbox;
 pub(crate) mod server;
 pub(crate) mod service_account;
+pub(crate) mod session;
 pub(crate) mod support;
 pub(crate) mod task;
 pub(crate) mod token;
@@ -73,6 +75,8 @@ async fn dispatch(target: &mut Target, command: Command, settings: &[Setting]) -
         Command::Project(verb) => project::run(&connect(target)?, target, verb).await?,
         Command::Allocation(verb) => return allocation::run(&connect(target)?, target, verb).await,
         Command::Bootstrap(options) => bootstrap::run(target, options).await?,
+        Command::Login(options) => login::run(&connect(target)?, target, options).await?,
+        Command::Session(verb) => session::run(&connect(target)?, target, verb).await?,
         Command::Token(verb) => token::run(&connect(target)?, target, verb).await?,
         Command::ServiceAccount(verb) => service_account::run(&connect(target)?, target, verb).await?,
         Command::Keys(verb) => keys::run(&connect(target)?, target, verb).await?,

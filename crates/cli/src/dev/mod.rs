@@ -151,6 +151,12 @@ async fn serve(
     write_private(&std::path::absolute(&path)?, &serde_json::to_vec_pretty(&ready)?)
         .context("writing the ready file")?;
     output::message(format_args!("use it          gpuaas node list --ready-file {}", path.display()));
+    match client.create_sign_in_link().await {
+        Ok(link) => output::message(format_args!("browser         {}   (once, within 10 minutes)", link.url)),
+        // Everything else works, for example with a full disk.
+        Err(error) => output::message(format_args!("browser         no sign-in link: {error}")),
+    }
+    output::message(format_args!("another link    gpuaas login --browser --ready-file {}", path.display()));
     output::message(format_args!("ready           all in {} ms; Ctrl-C stops everything", began.elapsed().as_millis()));
     Err(processes.wait_first_exit().await.into())
 }

@@ -53,6 +53,7 @@ mod retention;
 mod roles;
 mod sealing;
 mod service_accounts;
+mod sessions;
 mod single_server;
 mod small_disk;
 mod staging;

@@ -32,7 +32,10 @@ async fn create_resources(platform: &Platform) -> TenantResources {
     let task = client.list_tasks(None, Some(operation.clone())).await.expect("listed").items.remove(0).id;
     let node = client.get_node("demo-1").await.expect("a node").id;
     let token = token_request("theirs", "viewer", Some(PROJECT));
-    let token = client.create_token(&token).await.expect("made").token.id;
+    let token = client.create_token(&token).await.expect("made");
+    let with = json!({ "token": token.secret }).to_string();
+    let headers = [("content-type", "application/json")];
+    let session = send(platform, Method::POST, "/api/v1/sessions", &headers, with).await.body["id"].clone();
     let account = CreateServiceAccount {
         name: "robot-of-research-0000-7000-8000-001".into(),
         role: Role::Viewer.to_string(),
@@ -48,7 +51,8 @@ async fn create_resources(platform: &Platform) -> TenantResources {
         ("grant", grant),
         ("task", task),
         ("node", node),
-        ("token", token),
+        ("token", token.token.id),
+        ("session", session.as_str().expect("an id").to_owned()),
         ("project", project.expect("one").id),
         ("allocation", platform.allocation(1).await),
         ("service account", account),
@@ -63,6 +67,7 @@ impl TenantResources {
             "id" if template.contains("/operations/") => "operation",
             "id" if template.contains("/tasks/") => "task",
             "id" if template.contains("/tokens/") => "token",
+            "id" if template.contains("/sessions/") => "session",
             "id" if template.contains("/access-grants/") => "grant",
             "id" if template.contains("/allocations/") => "allocation",
             "name" if template.contains("/service-accounts/") => "service account",

@@ -99,14 +99,7 @@ pub async fn exchange(
 /// Refuses a token that is not a one-time token, was exchanged or revoked, or has expired.
 pub fn holder(token: &TokenRecord, now: Timestamp) -> Result<Principal, CommandError> {
     check_usable(token, now)?;
-    Ok(Principal {
-        token: token.id,
-        name: token.name.clone(),
-        role: token.role,
-        project: None,
-        service_account: None,
-        workload: None,
-    })
+    Ok(token::holder(token))
 }
 
 fn check_usable(token: &TokenRecord, now: Timestamp) -> Result<(), CommandError> {

@@ -31,6 +31,8 @@ pub mod reimage;
 pub mod report;
 pub mod sealing_key;
 pub mod service_account;
+pub mod session;
+pub mod sign_in;
 pub mod token;
 pub mod workload;
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{AuditAction, Code, EventKind, Line, OwnActor, Permission, ProjectId, Role, Timestamp, TokenId};
+use gpuaas_model::{
+    AuditAction, Code, EventKind, Line, OwnActor, Permission, Principal, ProjectId, Role, Timestamp, TokenId,
+};
 use gpuaas_store::{Reader, StoreError, TokenRecord, Tx};
 use gpuaas_trust::SecretText;
 use serde_json::json;
@@ -29,6 +31,18 @@ const TOKENS_MAX: u64 = 1_000;
 /// Returns whether a text is a token that this control plane issued, valid or not. Other texts are refused without a database query.
 pub fn is_issued(keys: &Keys, text: &str) -> bool {
     keys.tokens().has_valid_code(PREFIX, text)
+}
+
+/// Returns the holder of a token, with the token's rights. Whether the token is valid is not checked.
+pub fn holder(token: &TokenRecord) -> Principal {
+    Principal {
+        token: token.id,
+        name: token.name.clone(),
+        role: token.role,
+        project: token.project,
+        service_account: token.service_account,
+        workload: token.workload,
+    }
 }
 
 /// Properties of a new token.

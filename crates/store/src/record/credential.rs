@@ -36,6 +36,11 @@ pub struct TokenRecord {
 impl TokenRecord {
     /// Prefix of the names of service accounts in audit records and lists. No other token's name begins with it.
     pub const SERVICE_ACCOUNT_PREFIX: &str = "service-account/";
+
+    /// Returns whether the token authenticates its holder at `now`. A token without an expiry is not valid.
+    pub fn is_valid_at(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_some_and(|at| at > now)
+    }
 }
 
 /// A task-signing key, without its seed.

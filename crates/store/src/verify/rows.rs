@@ -9,6 +9,7 @@ use super::{FindingKind, VerifiedRows};
 use crate::{
     audit, authority,
     authority::StoredAuthority,
+    browser_session,
     database::Cell,
     deleted::name_column,
     dump::RESTORED,
@@ -18,13 +19,13 @@ use crate::{
     query::{Row, get_count, get_int, get_parsed, get_text},
     record::{
         AccessGrantRecord, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuthorityRecord,
-        EnrollmentRecord, IdempotencyRecord, MemberRecord, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
-        ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
-        WorkloadReportRecord,
+        BrowserSessionRecord, EnrollmentRecord, IdempotencyRecord, MemberRecord, NodeRecord, OperationRecord,
+        ProjectRecord, ReplicaRecord, ServiceAccountRecord, SessionRecord, SignInLinkRecord, SigningKeyRecord,
+        StepRecord, TaskRecord, TokenRecord, WorkloadRecord, WorkloadReportRecord,
     },
     record_verifier::RecordProof,
     sealing_record::SealingRecord,
-    secret, service_account, signing_key,
+    secret, service_account, sign_in_link, signing_key,
     signing_key::StoredSigningKey,
     token,
 };
@@ -81,6 +82,14 @@ impl<'a> Rows<'a> {
             ),
             "enrollments" => {
                 self.check_coded_record::<EnrollmentRecord>(row, enrollment::TABLE, enrollment::matches_row)
+            }
+            "browser_sessions" => self.check_coded_record::<BrowserSessionRecord>(
+                row,
+                browser_session::TABLE,
+                browser_session::matches_row,
+            ),
+            "sign_in_links" => {
+                self.check_coded_record::<SignInLinkRecord>(row, sign_in_link::TABLE, sign_in_link::matches_row)
             }
             "signing_keys" => self.signing_key(row),
             "authorities" => self.authority(row),

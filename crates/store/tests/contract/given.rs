@@ -1,6 +1,9 @@
 //! Records with default values; each test changes the fields that it is about.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use gpuaas_model::*;
 use gpuaas_store::*;
@@ -88,6 +91,33 @@ pub(crate) fn token(role: Role) -> TokenRecord {
         expires_at: None,
         revoked_at: None,
         is_bootstrap: false,
+    }
+}
+
+/// A session of a browser, which ends half an hour after [`NOW`] without use.
+pub(crate) fn browser_session(token: TokenId) -> BrowserSessionRecord {
+    BrowserSessionRecord {
+        id: BrowserSessionId::from_uuid(uuid()),
+        sha256: digest(),
+        token,
+        proof: SessionProof::SignInLink,
+        user_agent: Some("Mozilla/5.0".into()),
+        created_at: NOW,
+        last_used_at: NOW,
+        idle_expires_at: NOW.plus(Duration::from_secs(1_800)),
+        expires_at: NOW.plus(Duration::from_secs(43_200)),
+    }
+}
+
+/// A sign-in link that is void ten minutes after [`NOW`].
+pub(crate) fn sign_in_link(token: TokenId) -> SignInLinkRecord {
+    SignInLinkRecord {
+        id: SignInLinkId::from_uuid(uuid()),
+        sha256: digest(),
+        token,
+        created_at: NOW,
+        expires_at: NOW.plus(Duration::from_secs(600)),
+        used_at: None,
     }
 }
 

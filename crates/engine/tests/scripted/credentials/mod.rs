@@ -1,4 +1,4 @@
-//! Tokens, service accounts, access to clusters, signing and sealing keys, and certificate authorities.
+//! Tokens, service accounts, sessions of browsers, access to clusters, signing and sealing keys, and certificate authorities.
 
 mod authorities;
 mod first_admin;
@@ -8,3 +8,4 @@ mod keys;
 mod limits;
 mod other_tenants;
 mod sealing;
+mod sessions;
