@@ -136,7 +136,7 @@ pub(crate) fn check_csrf(headers: &HeaderMap, expected: &str) -> Result<(), ApiP
 
 /// Returns the value of the header that changes of the session with this cookie need.
 pub(crate) fn csrf_of(cookie: &str) -> String {
-    sha256_hex(format!("gpuaas csrf {cookie}").as_bytes())
+    sha256_hex(format!("csrf of {cookie}").as_bytes())
 }
 
 /// Returns the `Set-Cookie` value that stores a session's cookie for this time.

@@ -50,7 +50,8 @@ pub(crate) async fn fail_unfinished(
     let (view, OperationRecord { kind, targets, fault, cancel_requested, .. }) =
         (rows.of.view(), rows.operation.clone());
     let cause = fault.as_ref().filter(|_| !cancel_requested);
-    let ended = EndedOperation { kind, ending, targets: &targets, cause };
+    let planned: Vec<MemberId> = rows.steps.iter().filter_map(|step| step.spec.member).collect();
+    let ended = EndedOperation { kind, ending, targets: &targets, planned: &planned, cause };
     for member in &view.members {
         if let Some(fault) = unfinished_member(member, &ended, &view) {
             change_member(tx, rows, member.id, MemberEvent::Fail { fault }, now).await?;

@@ -113,6 +113,8 @@ pub struct EndedOperation<'a> {
     pub ending: Ending,
     /// Its target members.
     pub targets: &'a [MemberId],
+    /// Members that its plan has steps for.
+    pub planned: &'a [MemberId],
     /// Its own fault, if a step failed and it was not cancelled.
     pub cause: Option<&'a Fault>,
 }
@@ -120,14 +122,18 @@ pub struct EndedOperation<'a> {
 /// Returns the fault of a member that is unfinished although no operation changes it any more; `None` for other members. An operation that
 /// succeeded finished its own members; a repair that made the workload run may have left out others.
 ///
-/// A member that failed in an earlier operation keeps its fault, but no longer advises to resume that one: `resume` continues the newest.
+/// A failed member that the operation did not change keeps its fault, but no longer advises to resume: `resume` would not reach it.
 pub fn unfinished_member(member: &MemberView, ended: &EndedOperation<'_>, workload: &WorkloadView) -> Option<Fault> {
     if let MemberState::Failed { fault, .. } = &member.state {
-        let is_outdated = fault.next.resumes(&workload.name) && !ended.targets.contains(&member.id);
+        let is_resumable = ended.ending != Ending::Succeeded && ended.planned.contains(&member.id);
+        let is_outdated = fault.next.resumes(&workload.name) && !is_resumable;
         let next = || NextAction::repair_or_remove_member(&workload.name, &member.name);
         return is_outdated.then(|| Fault { next: next(), ..fault.clone() });
     }
     let is_success = ended.ending == Ending::Succeeded;
+    if matches!(member.state, MemberState::Stopped { .. }) {
+        return stays_stopped(ended, workload).then(|| left_out(member, ended.kind, workload));
+    }
     if is_success && ended.kind != OperationKind::Repair {
         return None;
     }
@@ -140,8 +146,6 @@ pub fn unfinished_member(member: &MemberView, ended: &EndedOperation<'_>, worklo
         {
             Some(left_out(member, ended.kind, workload))
         }
-        // A start brings it back as long as the workload does not run.
-        MemberState::Stopped { .. } => is_success.then(|| left_out(member, ended.kind, workload)),
         MemberState::Pending
         | MemberState::Preparing { .. }
         | MemberState::Bootstrapping { .. }
@@ -151,8 +155,29 @@ pub fn unfinished_member(member: &MemberView, ended: &EndedOperation<'_>, worklo
         MemberState::Draining { .. }
         | MemberState::Ready { .. }
         | MemberState::Drained { .. }
+        | MemberState::Stopped { .. }
         | MemberState::Removed
         | MemberState::Failed { .. } => None,
+    }
+}
+
+/// Whether no operation starts a stopped member any more: the workload runs, and the start that was cancelled before this member is no longer
+/// the newest operation.
+fn stays_stopped(ended: &EndedOperation<'_>, workload: &WorkloadView) -> bool {
+    use OperationKind as K;
+    match ended.kind {
+        K::Repair => ended.ending == Ending::Succeeded,
+        K::Deploy | K::Decommission | K::Stop | K::Start => false,
+        K::AddMember
+        | K::DrainMember
+        | K::UncordonMember
+        | K::RemoveMember
+        | K::ReplaceMember
+        | K::Reconcile
+        | K::Upgrade
+        | K::Snapshot
+        | K::Restore
+        | K::RotateCertificates => workload.lifecycle == Lifecycle::Running,
     }
 }
 

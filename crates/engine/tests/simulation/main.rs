@@ -45,7 +45,7 @@ const SEEDS: u64 = 200;
 /// The number of seeds with two tenants and an operator, unless `GPUAAS_TENANT_SEEDS` sets another.
 const TENANT_SEEDS: u64 = 200;
 /// The number of seeds of whole lives, unless `GPUAAS_LIFE_SEEDS` sets another.
-const LIFE_SEEDS: u64 = 100;
+const LIFE_SEEDS: u64 = 1_000;
 /// At least this share of the workloads, in percent, must run or be decommissioned when faults have stopped and people have done what the
 /// platform advises.
 const SETTLED_PERCENT_MIN: u64 = 95;

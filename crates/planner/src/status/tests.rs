@@ -234,7 +234,8 @@ fn fault_of_a_workload_follows_failed_steps_and_the_end_of_the_operation() {
 fn member_that_a_cancelled_operation_left_unfinished_has_a_fault() {
     let of = |state, kind| {
         let member = member(state, Health::Progressing);
-        let ended = EndedOperation { kind, ending: Ending::Cancelled, targets: &[member.id], cause: None };
+        let own = [member.id];
+        let ended = EndedOperation { kind, ending: Ending::Cancelled, targets: &own, planned: &own, cause: None };
         unfinished_member(&member, &ended, &workload(vec![member.clone()]))
     };
     use {MemberState as S, OperationKind as K};
@@ -253,11 +254,12 @@ fn member_that_a_cancelled_operation_left_unfinished_has_a_fault() {
 
 #[test]
 fn member_that_failed_earlier_no_longer_advises_to_resume_another_operation() {
-    let after = |next: NextAction, ending, is_target: bool| {
+    let after = |next: NextAction, ending, is_planned: bool| {
         let earlier = Fault { next, ..fault(FaultClass::Manual) };
         let member = member(MemberState::Failed { since: SINCE, fault: earlier }, Health::Failed);
-        let targets = if is_target { vec![member.id] } else { Vec::new() };
-        let ended = EndedOperation { kind: OperationKind::Start, ending, targets: &targets, cause: None };
+        let planned = if is_planned { vec![member.id] } else { Vec::new() };
+        let kind = OperationKind::Start;
+        let ended = EndedOperation { kind, ending, targets: &[member.id], planned: &planned, cause: None };
         let changed = unfinished_member(&member, &ended, &workload(vec![member.clone()]))?;
         Some((changed.summary, changed.next.command.unwrap_or_default()))
     };
@@ -265,7 +267,8 @@ fn member_that_failed_earlier_no_longer_advises_to_resume_another_operation() {
     let repair = "gpuaas workload repair train --scope member --member server-1".to_owned();
     for ending in [Ending::Succeeded, Ending::NeedsAttention, Ending::Cancelled] {
         assert_eq!(after(resume(), ending, false), Some(("it broke".to_owned(), repair.clone())));
-        assert_eq!(after(resume(), ending, true), None, "its own operation can be resumed");
+        let is_done = ending == Ending::Succeeded;
+        assert_eq!(after(resume(), ending, true).is_some(), is_done, "only what has not succeeded can be resumed");
         assert_eq!(after(NextAction::text("replace the disk"), ending, false), None);
     }
 }
@@ -276,7 +279,7 @@ fn member_that_a_repair_left_out_is_failed_and_names_its_own_repair() {
     let after = |state, (kind, ending), is_target: bool| {
         let member = member(state, Health::Progressing);
         let (targets, cause) = (if is_target { vec![member.id] } else { Vec::new() }, fault(FaultClass::Manual));
-        let ended = EndedOperation { kind, ending, targets: &targets, cause: Some(&cause) };
+        let ended = EndedOperation { kind, ending, targets: &targets, planned: &targets, cause: Some(&cause) };
         let fault = unfinished_member(&member, &ended, &workload(vec![member.clone()]))?;
         Some((fault.code, fault.next.command.unwrap_or_default()))
     };
@@ -290,6 +293,9 @@ fn member_that_a_repair_left_out_is_failed_and_names_its_own_repair() {
         None,
         "a start brings it back"
     );
+    assert_eq!(after(S::Stopped { since: SINCE }, (K::UncordonMember, E::Succeeded), false), left_out);
+    assert_eq!(after(S::Stopped { since: SINCE }, (K::UncordonMember, E::Cancelled), false), left_out);
+    assert_eq!(after(S::Stopped { since: SINCE }, (K::Start, E::Cancelled), false), None, "the start can be resumed");
     assert_eq!(after(S::Ready { since: SINCE }, (K::Repair, E::Succeeded), false), None);
     assert_eq!(after(S::Pending, (K::Deploy, E::Succeeded), true), None);
     let of_target = after(S::Pending, (K::Repair, E::NeedsAttention), true).expect("a fault");
