@@ -1,0 +1,64 @@
+import { expect, it } from "vitest";
+
+import type { AccessKind } from "../api/types";
+import { accessLine, fileName, grantLook, lifetimeName, lifetimesOf } from "./choices";
+
+const KIND: AccessKind = {
+  name: "direct",
+  default: true,
+  note: "",
+  roles: ["cluster-admin", "cluster-view"],
+  ttl_seconds: 86_400,
+  ttl_seconds_max: 2_592_000,
+};
+const EXCEPTION: AccessKind = {
+  ...KIND,
+  name: "break-glass",
+  default: false,
+  ttl_seconds: 2_700,
+  ttl_seconds_max: 3_600,
+};
+
+it("lifetimes are the usual ones that the kind admits, and its own", () => {
+  expect(lifetimesOf(KIND).map(lifetimeName)).toEqual([
+    "10 minutes",
+    "30 minutes",
+    "1 hour",
+    "8 hours",
+    "24 hours",
+    "7 days",
+    "30 days",
+  ]);
+  expect(lifetimesOf(EXCEPTION)).toEqual([600, 1_800, 2_700, 3_600]);
+});
+
+it("the line delivers the same", () => {
+  const terms = {
+    workload: "train",
+    kind: KIND,
+    role: "cluster-view",
+    ttlSeconds: 28_800,
+    reason: "",
+    project: undefined,
+  };
+  expect(accessLine(terms, false)).toBe("gpuaas workload kubeconfig train --role cluster-view --ttl 8h > train.yaml");
+  expect(accessLine({ ...terms, ttlSeconds: 604_800, project: "ml" }, true)).toBe(
+    "gpuaas workload kubeconfig train --role cluster-view --ttl 7d --project ml --merge",
+  );
+  const taken = { ...terms, kind: EXCEPTION, ttlSeconds: 2_700, reason: "it's down" };
+  expect(accessLine(taken, true)).toContain(
+    `--kind break-glass --role cluster-view --ttl 45m --reason 'it'\\''s down'`,
+  );
+  expect(fileName("train", "cluster-view")).toBe("train-cluster-view.yaml");
+});
+
+it("a delivered credential is valid, an exception, or expired", () => {
+  const grant = { kind: "direct" as const, expires_at: "2026-07-01T12:00:00.000Z" };
+  const at = Date.parse(grant.expires_at);
+  expect(grantLook(grant, [KIND, EXCEPTION], at - 1).word).toBe("Valid");
+  expect(grantLook({ ...grant, kind: "break-glass" }, [KIND, EXCEPTION], at - 1)).toMatchObject({
+    word: "Valid, break-glass",
+    tone: "attention",
+  });
+  expect(grantLook(grant, [KIND], at).word).toBe("Expired");
+});

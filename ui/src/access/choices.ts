@@ -1,0 +1,75 @@
+//! What can be chosen of an access kind: lifetimes and roles, by what the API offers.
+
+import type { AccessGrant, AccessKind } from "../api/types";
+import type { Look } from "../components/looks";
+import { lookOf } from "../components/looks";
+import { commandLine } from "../text/command";
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const LIFETIMES = [10 * MINUTE, 30 * MINUTE, HOUR, 8 * HOUR, DAY, 7 * DAY, 30 * DAY];
+
+/** The lifetimes to choose from, in seconds: usual ones, the kind's default and its longest. */
+export function lifetimesOf(kind: Pick<AccessKind, "ttl_seconds" | "ttl_seconds_max">): number[] {
+  const all = new Set([...LIFETIMES, kind.ttl_seconds, kind.ttl_seconds_max]);
+  return [...all].filter((seconds) => seconds <= kind.ttl_seconds_max).sort((a, b) => a - b);
+}
+
+/** A lifetime in words: `8 hours`. */
+export function lifetimeName(seconds: number): string {
+  if (seconds % DAY === 0 && seconds > DAY) return `${seconds / DAY} days`;
+  if (seconds % HOUR === 0) return seconds === HOUR ? "1 hour" : `${seconds / HOUR} hours`;
+  return `${Math.round(seconds / MINUTE)} minutes`;
+}
+
+/** A lifetime as the command line takes it: `8h`. */
+function lifetimeFlag(seconds: number): string {
+  if (seconds % DAY === 0 && seconds > DAY) return `${seconds / DAY}d`;
+  return seconds % HOUR === 0 ? `${seconds / HOUR}h` : `${Math.round(seconds / MINUTE)}m`;
+}
+
+/** What a person asks for. */
+export interface AccessTerms {
+  workload: string;
+  kind: AccessKind;
+  role: string | undefined;
+  ttlSeconds: number;
+  reason: string;
+  project: string | undefined;
+}
+
+/** The line that delivers the same; `merge` puts it into the file that clients read. */
+export function accessLine(terms: AccessTerms, merge: boolean): string {
+  const { workload, kind, role, ttlSeconds, reason, project } = terms;
+  const line = commandLine(
+    "workload",
+    "kubeconfig",
+    workload,
+    ...(kind.default ? [] : ["--kind", kind.name]),
+    ...(role === undefined ? [] : ["--role", role]),
+    "--ttl",
+    lifetimeFlag(ttlSeconds),
+    ...(kind.default ? [] : ["--reason", reason.trim() || "REASON"]),
+    ...(project === undefined ? [] : ["--project", project]),
+    ...(merge ? ["--merge"] : []),
+  );
+  return merge ? line : `${line} > ${commandLine(fileName(workload, undefined)).slice("gpuaas ".length)}`;
+}
+
+/** Name of the file that a credential is saved as. */
+export function fileName(workload: string, role: string | undefined): string {
+  return `${workload}${role === undefined ? "" : `-${role}`}.yaml`;
+}
+
+/** How a delivered credential looks: valid, valid though an exception, or expired. */
+export function grantLook(
+  grant: Pick<AccessGrant, "expires_at" | "kind">,
+  kinds: readonly AccessKind[],
+  now: number,
+): Look {
+  if (Date.parse(grant.expires_at) <= now) return { ...lookOf("allocation", "released"), word: "Expired" };
+  const kind = kinds.find((known) => known.name === grant.kind);
+  if (kind?.default === false) return { ...lookOf("recovery", "repair_available"), word: `Valid, ${grant.kind}` };
+  return { ...lookOf("recovery", "none"), word: "Valid" };
+}

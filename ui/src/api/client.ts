@@ -1,0 +1,102 @@
+//! The typed client of the public API.
+//!
+//! Guarantees: every request that changes something carries the session's CSRF token; a missing session is reported once, to [`onSessionLost`];
+//! a failure is always a [`ProblemError`].
+
+import createClient, { type Middleware } from "openapi-fetch";
+
+import { clock } from "../live/clock";
+import { problemFrom, unreachable } from "./problem";
+import type { paths } from "./schema";
+import type { ListPage } from "./types";
+
+/** What the session lends the client. */
+export const credentials = {
+  csrf: "",
+  onSessionLost: (): void => undefined,
+  onCsrfRefused: (): void => undefined,
+};
+
+const READS = new Set(["GET", "HEAD"]);
+
+/** Adds the CSRF token to the headers of a request that changes something. */
+export function authorize(headers: Headers, method: string): void {
+  if (!READS.has(method) && credentials.csrf !== "") headers.set("x-gpuaas-csrf", credentials.csrf);
+}
+
+/** Learns from every answer: the server's time, and whether the session still counts. */
+export async function inspect(response: Response): Promise<void> {
+  clock.observe(response.headers.get("date"));
+  if (response.status === 401) credentials.onSessionLost();
+  if (response.status === 403 && (await codeOf(response)) === "csrf_missing") credentials.onCsrfRefused();
+}
+
+async function codeOf(response: Response): Promise<unknown> {
+  const body: unknown = await response
+    .clone()
+    .json()
+    .catch(() => undefined);
+  return typeof body === "object" && body !== null && "code" in body ? body.code : undefined;
+}
+
+const session: Middleware = {
+  onRequest({ request }) {
+    authorize(request.headers, request.method);
+    return request;
+  },
+  async onResponse({ response }) {
+    await inspect(response);
+  },
+};
+
+export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin" });
+api.use(session);
+
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** The body of a successful answer; throws a [`ProblemError`] otherwise. */
+export async function take<T>(request: Promise<Answer<T>>): Promise<T> {
+  const answer = await request.catch((thrown: unknown) => {
+    // An abort is the caller's own and no failure of the request.
+    if (thrown instanceof DOMException && thrown.name === "AbortError") throw thrown;
+    throw unreachable();
+  });
+  if (!answer.response.ok) throw problemFrom(answer.error, answer.response);
+  // The API has answers without a body: their type is `undefined`.
+  return answer.data as T;
+}
+
+/** All entries of a list, page by page, at most `max`. */
+export async function takeAll<T>(page: (cursor?: string) => Promise<ListPage<T>>, max = 20_000): Promise<T[]> {
+  const items: T[] = [];
+  let cursor: string | undefined;
+  do {
+    const read = await page(cursor);
+    items.push(...read.items);
+    cursor = read.next_cursor ?? undefined;
+  } while (cursor !== undefined && items.length < max);
+  return items;
+}
+
+/** The body of an answer of a path that the generated types do not have. Throws a [`ProblemError`]. */
+export async function requestJson(method: string, path: string, body?: unknown): Promise<unknown> {
+  const headers = new Headers({ accept: "application/json" });
+  authorize(headers, method);
+  const init: RequestInit = { method, headers, credentials: "same-origin" };
+  if (body !== undefined) {
+    headers.set("content-type", "application/json");
+    init.body = JSON.stringify(body);
+  }
+  const response = await fetch(path, init).catch(() => {
+    throw unreachable();
+  });
+  // A refused sign-in ends no session.
+  if (!(method === "POST" && path === "/api/v1/sessions")) await inspect(response);
+  const answer: unknown = response.status === 204 ? undefined : await response.json().catch(() => undefined);
+  if (!response.ok) throw problemFrom(answer, response);
+  return answer;
+}

@@ -1,0 +1,30 @@
+//! The catalog's apps: labels, schemas and versions come from their manifests.
+
+import { api, take } from "../api/client";
+import type { App } from "../api/types";
+
+class Apps {
+  #read: Promise<App[]> | undefined;
+  list = $state.raw<readonly App[]>([]);
+
+  /** Reads the catalog once; it changes only with the control plane. */
+  load(): Promise<App[]> {
+    this.#read ??= take(api.GET("/api/v1/apps"))
+      .then((page) => {
+        this.list = page.items;
+        return page.items;
+      })
+      .catch((thrown: unknown) => {
+        this.#read = undefined;
+        throw thrown;
+      });
+    return this.#read;
+  }
+
+  /** The label of an app, or its slug until the catalog is read. */
+  nameOf(slug: string): string {
+    return this.list.find((app) => app.slug === slug)?.name ?? slug;
+  }
+}
+
+export const apps = new Apps();

@@ -1,0 +1,96 @@
+//! What a page reads from the API, kept current by events.
+
+import { untrack } from "svelte";
+
+import { problemOf } from "../api/problem";
+import type { Event, Problem } from "../api/types";
+import { clock } from "./clock";
+import { type Scope, hub } from "./hub.svelte";
+import { Reader, type Source } from "./reader";
+import type { Touch } from "./touches";
+
+export interface LiveSource<T> extends Source<T> {
+  /** What an event changes of the value: nothing, the entry with an id (see `patch`), or all of it. */
+  on(event: Event, value: T | undefined): Touch;
+  /** The stream to follow; the project's by default. */
+  scope?: Scope | undefined;
+}
+
+export class Live<T> {
+  value = $state.raw<T>();
+  /** Why the last reading failed. The value of an earlier one stays. */
+  problem = $state.raw<Problem>();
+  loading = $state(true);
+  /** When the value was read, by the server's clock. */
+  at = $state<number>();
+  #reader: Reader<T> | undefined;
+  #key = "";
+
+  /** Reads everything again, for example after an action. */
+  reload(): void {
+    this.#reader?.touch(true);
+  }
+
+  /** Follows a source until the returned function is called. Use [`live`] in components. */
+  follow(source: LiveSource<T>): () => void {
+    if (source.key !== this.#key) this.#reset(source.key);
+    const reader = new Reader(source, {
+      loaded: (value) => this.#loaded(value),
+      failed: (thrown) => (this.problem = problemOf(thrown)),
+      loading: (loading) => (this.loading = loading),
+    });
+    this.#reader = reader;
+    const unfollow = hub.follow(source.scope ?? "project", {
+      events: (events) => {
+        for (const event of events) {
+          const touch = source.on(event, this.#peek());
+          if (touch !== false) reader.touch(touch);
+        }
+      },
+      refreshSince: (moment) => reader.refreshSince(moment),
+    });
+    reader.start();
+    return () => {
+      unfollow();
+      reader.stop();
+    };
+  }
+
+  #last: T | undefined;
+
+  /** The value without a reactive dependency. */
+  #peek(): T | undefined {
+    return this.#last;
+  }
+
+  #loaded(value: T): void {
+    this.#last = value;
+    this.value = value;
+    this.problem = undefined;
+    this.at = clock.now();
+  }
+
+  #reset(key: string): void {
+    this.#key = key;
+    this.#last = undefined;
+    this.value = undefined;
+    this.problem = undefined;
+    this.at = undefined;
+  }
+}
+
+/**
+ * Reads a source while the component lives. When something reactive in `source` changes, it is called again, and read again if its key is
+ * another one; it returns `undefined` while there is nothing to read.
+ */
+export function live<T>(source: () => LiveSource<T> | undefined): Live<T> {
+  const result = new Live<T>();
+  const current = $derived(source());
+  const key = $derived(current?.key);
+  $effect(() => {
+    if (key === undefined) return undefined;
+    const chosen = untrack(() => current);
+    return chosen === undefined ? undefined : untrack(() => result.follow(chosen));
+  });
+  return result;
+}

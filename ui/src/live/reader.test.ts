@@ -1,0 +1,129 @@
+import { expect, it } from "vitest";
+
+import { Reader, type Source, type Timing } from "./reader";
+
+/** Time and frames that a test moves. */
+class TestTiming implements Timing {
+  at = 0;
+  frames: (() => void)[] = [];
+  timers: { at: number; run: () => void }[] = [];
+
+  frame(run: () => void): void {
+    this.frames.push(run);
+  }
+
+  after(ms: number, run: () => void): () => void {
+    const timer = { at: this.at + ms, run };
+    this.timers.push(timer);
+    return () => (this.timers = this.timers.filter((other) => other !== timer));
+  }
+
+  now(): number {
+    return this.at;
+  }
+
+  /** Moves the time, runs what is due and a frame, and lets promises settle. */
+  async step(ms: number): Promise<void> {
+    this.at += ms;
+    const due = this.timers.filter((timer) => timer.at <= this.at);
+    this.timers = this.timers.filter((timer) => timer.at > this.at);
+    due.forEach((timer) => timer.run());
+    this.frames.splice(0).forEach((run) => run());
+    for (let turn = 0; turn < 10; turn += 1) await Promise.resolve();
+  }
+}
+
+function setUp(source: Partial<Source<number[]>> = {}) {
+  const timing = new TestTiming();
+  const log: string[] = [];
+  const values: number[][] = [];
+  const reader = new Reader<number[]>(
+    {
+      key: "test",
+      load: () => {
+        log.push("load");
+        return Promise.resolve([1]);
+      },
+      ...source,
+    },
+    { loaded: (value) => values.push(value), failed: () => log.push("failed"), loading: () => undefined },
+    timing,
+  );
+  return { timing, log, values, reader };
+}
+
+it("reads once at the start, and once for any number of events before a frame", async () => {
+  const { timing, log, reader } = setUp();
+  reader.start();
+  await timing.step(0);
+  await timing.step(1_000);
+  for (let count = 0; count < 5_000; count += 1) reader.touch(true);
+  await timing.step(16);
+  expect(log).toEqual(["load", "load"]);
+});
+
+it("paces readings under a flood of events", async () => {
+  const { timing, log, reader } = setUp();
+  reader.start();
+  await timing.step(0);
+  for (let frame = 0; frame < 60; frame += 1) {
+    reader.touch(true);
+    await timing.step(16);
+  }
+  expect(log.length).toBeGreaterThan(3);
+  expect(log.length).toBeLessThan(10);
+});
+
+it("reads only touched entries if the source can", async () => {
+  const asked: string[][] = [];
+  const { timing, log, reader } = setUp({
+    patch: (value, ids) => {
+      asked.push(ids);
+      return Promise.resolve(value);
+    },
+  });
+  reader.start();
+  await timing.step(0);
+  await timing.step(1_000);
+  reader.touch("a");
+  reader.touch("b");
+  await timing.step(16);
+  expect(asked).toEqual([["a", "b"]]);
+  expect(log).toEqual(["load"]);
+});
+
+it("tries again after a failure, and keeps what it has", async () => {
+  let isDown = true;
+  const { timing, log, values, reader } = setUp({
+    load: () => (isDown ? Promise.reject(new Error("down")) : Promise.resolve([2])),
+  });
+  reader.start();
+  await timing.step(0);
+  await timing.step(1);
+  isDown = false;
+  await timing.step(5_000);
+  await timing.step(200);
+  expect(log).toEqual(["failed"]);
+  expect(values).toEqual([[2]]);
+});
+
+it("delivers nothing after it was stopped", async () => {
+  const { timing, values, reader } = setUp();
+  reader.start();
+  reader.stop();
+  await timing.step(100);
+  expect(values).toEqual([]);
+});
+
+it("reads again after the stream opened if events may be missing", async () => {
+  const { timing, log, reader } = setUp();
+  reader.start();
+  await timing.step(0);
+  await timing.step(1_000);
+  reader.refreshSince(-Infinity);
+  await timing.step(1_000);
+  expect(log).toEqual(["load"]);
+  reader.refreshSince(timing.now());
+  await timing.step(1_000);
+  expect(log).toEqual(["load", "load"]);
+});

@@ -1,0 +1,125 @@
+//! Reads something again when events touch it.
+//!
+//! Guarantees: at most one reading runs; any number of touches before a frame are one reading; under a lasting flood of events, readings leave
+//! the browser and the server twice the time that they take.
+
+import { type Touch, Touched } from "./touches";
+
+export interface Source<T> {
+  /** Says what is read. A source with another key replaces the value instead of updating it. */
+  key: string;
+  /** Least time between two readings, for what need not be exact to the moment. */
+  pause?: number | undefined;
+  load(signal: AbortSignal): Promise<T>;
+  /** Reads only these entries again. Without it, every touch reads everything. */
+  patch?(value: T, ids: string[], signal: AbortSignal): Promise<T>;
+}
+
+export interface Sink<T> {
+  loaded(value: T): void;
+  failed(thrown: unknown): void;
+  loading(loading: boolean): void;
+}
+
+/** More touched entries than this are cheaper to read as a whole. */
+const PATCH_MAX = 8;
+const PAUSE_MIN_MS = 150;
+const PAUSE_MAX_MS = 5_000;
+const RETRY_MS = 5_000;
+
+export interface Timing {
+  frame(run: () => void): void;
+  after(ms: number, run: () => void): () => void;
+  now(): number;
+}
+
+export const browserTiming: Timing = {
+  frame: (run) => void requestAnimationFrame(run),
+  after: (ms, run) => {
+    const timer = setTimeout(run, ms);
+    return () => clearTimeout(timer);
+  },
+  now: () => performance.now(),
+};
+
+export class Reader<T> {
+  readonly #touched = new Touched();
+  readonly #abort = new AbortController();
+  #value: { is: T } | undefined;
+  #isScheduled = false;
+  #isReading = false;
+  #startedAt = -Infinity;
+  #notBefore = -Infinity;
+  #cancelRetry: () => void = () => undefined;
+
+  constructor(
+    private readonly source: Source<T>,
+    private readonly sink: Sink<T>,
+    private readonly timing: Timing = browserTiming,
+  ) {}
+
+  start(): void {
+    this.#touched.add(true);
+    void this.#read();
+  }
+
+  stop(): void {
+    this.#abort.abort();
+    this.#cancelRetry();
+  }
+
+  touch(touch: Touch): void {
+    this.#touched.add(touch);
+    this.#schedule();
+  }
+
+  /** Reads everything again unless the last reading began after `moment`, by [`Timing.now`]. */
+  refreshSince(moment: number): void {
+    if (this.#startedAt < moment || this.#value === undefined) this.touch(true);
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || this.#isReading || this.#touched.isEmpty || this.#abort.signal.aborted) return;
+    this.#isScheduled = true;
+    const wait = this.#notBefore - this.timing.now();
+    const run = (): void => {
+      this.#isScheduled = false;
+      void this.#read();
+    };
+    if (wait > 0) this.timing.after(wait, () => this.timing.frame(run));
+    else this.timing.frame(run);
+  }
+
+  async #read(): Promise<void> {
+    const { signal } = this.#abort;
+    if (this.#isReading || signal.aborted) return;
+    this.#cancelRetry();
+    this.#isReading = true;
+    this.#startedAt = this.timing.now();
+    const ids = this.#touched.take(PATCH_MAX);
+    this.sink.loading(true);
+    try {
+      const value = await this.#request(ids, signal);
+      if (signal.aborted) return;
+      this.#value = { is: value };
+      this.sink.loaded(value);
+    } catch (thrown) {
+      if (signal.aborted) return;
+      this.sink.failed(thrown);
+      this.#cancelRetry = this.timing.after(RETRY_MS, () => this.touch(true));
+    } finally {
+      this.#isReading = false;
+      const took = this.timing.now() - this.#startedAt;
+      this.#notBefore =
+        this.timing.now() + Math.min(PAUSE_MAX_MS, Math.max(this.source.pause ?? PAUSE_MIN_MS, 2 * took));
+      if (!signal.aborted) this.sink.loading(false);
+      this.#schedule();
+    }
+  }
+
+  #request(ids: string[] | undefined, signal: AbortSignal): Promise<T> {
+    const { patch } = this.source;
+    if (ids === undefined || patch === undefined || this.#value === undefined) return this.source.load(signal);
+    return patch.call(this.source, this.#value.is, ids, signal);
+  }
+}

@@ -1,0 +1,19 @@
+import "./tokens.css";
+import "./base.css";
+
+import { mount } from "svelte";
+
+import { session } from "./api/session.svelte";
+import App from "./App.svelte";
+import { router } from "./router/router.svelte";
+import { applyTheme, storedTheme } from "./shell/theme";
+import { signInLink } from "./shell/sign-in-link.svelte";
+
+applyTheme(storedTheme());
+// Before anything else reads the address: a code in it is a credential.
+signInLink.take();
+router.listen();
+void signInLink.exchange().then((signedIn) => (signedIn ? undefined : session.load()));
+
+const target = document.getElementById("app");
+if (target !== null) mount(App, { target });

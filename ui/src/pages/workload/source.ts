@@ -1,0 +1,41 @@
+//! One workload with its members, and its latest operation, live.
+
+import { api, take } from "../../api/client";
+import type { Event, OperationDetail, WorkloadDetail } from "../../api/types";
+import type { LiveSource } from "../../live/live.svelte";
+import { operationOf, workloadOf } from "../../live/touches";
+
+export function workloadDetail(name: string, project: string | undefined): LiveSource<WorkloadDetail> {
+  const params = { path: { workload: name }, query: { project } };
+  return {
+    key: `workload ${project ?? ""} ${name}`,
+    load: (signal) => take(api.GET("/api/v1/workloads/{workload}", { params, signal })),
+    on: (event: Event, detail) => {
+      if (event.subject_kind === "step" || event.subject_kind === "task") return false;
+      const workload = workloadOf(event);
+      return workload !== undefined && (detail === undefined || workload === detail.workload.id);
+    },
+  };
+}
+
+export function operationDetail(id: string): LiveSource<OperationDetail> {
+  return {
+    key: `operation ${id}`,
+    load: (signal) => take(api.GET("/api/v1/operations/{id}", { params: { path: { id } }, signal })),
+    on: (event: Event) => operationOf(event) === id,
+  };
+}
+
+/** From where a workload's endpoint can be reached, in the API's words. */
+export function reachabilityOf(workload: string): LiveSource<string> {
+  return {
+    key: `reachability ${workload}`,
+    load: async (signal) => {
+      const access = await take(
+        api.GET("/api/v1/workloads/{workload}/access", { params: { path: { workload } }, signal }),
+      );
+      return access.reachability;
+    },
+    on: () => false,
+  };
+}

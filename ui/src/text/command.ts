@@ -1,0 +1,61 @@
+//! Lines of the command line program: composed to be copied, and read to offer the same action as a button.
+
+import type { OperationKind } from "../api/types";
+
+/** Quotes an argument for a POSIX shell if it needs that. */
+export function quoted(argument: string): string {
+  return /^[A-Za-z0-9@%+=:,./_-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", `'\\''`)}'`;
+}
+
+/** `gpuaas workload show train`, with every argument quoted where needed. */
+export function commandLine(...args: string[]): string {
+  return ["gpuaas", ...args].map(quoted).join(" ");
+}
+
+/** An action on a workload: a kind of operation, `resume` of the newest one, or `cancel` of the open one. */
+export type ActionKind = OperationKind | "resume" | "cancel";
+
+export interface NextAction {
+  kind: ActionKind;
+  member?: string;
+  scope?: string;
+}
+
+const VERBS: Record<string, ActionKind> = {
+  "add-member": "add_member",
+  decommission: "decommission",
+  "drain-member": "drain_member",
+  reconcile: "reconcile",
+  "remove-member": "remove_member",
+  repair: "repair",
+  "replace-member": "replace_member",
+  restore: "restore",
+  resume: "resume",
+  start: "start",
+  stop: "stop",
+  "uncordon-member": "uncordon_member",
+  upgrade: "upgrade",
+};
+
+/** The action of a line such as `gpuaas workload repair train --scope member --member agent-2`; `undefined` for lines that change nothing. */
+export function actionOf(command: string | null | undefined): NextAction | undefined {
+  const [program, noun, verb, ...rest] = (command ?? "").trim().split(/\s+/);
+  const kind = program === "gpuaas" && noun === "workload" && verb !== undefined ? VERBS[verb] : undefined;
+  if (kind === undefined) return undefined;
+  const member = option(rest, "--member") ?? (kind.endsWith("_member") ? rest[1] : undefined);
+  const scope = option(rest, "--scope");
+  return {
+    kind,
+    ...(member !== undefined && isName(member) && { member }),
+    ...(scope !== undefined && { scope: scope.replaceAll("-", "_") }),
+  };
+}
+
+function option(args: string[], name: string): string | undefined {
+  const at = args.indexOf(name);
+  return at < 0 ? undefined : args[at + 1];
+}
+
+function isName(text: string): boolean {
+  return /^[a-z0-9][a-z0-9-]*$/.test(text);
+}
