@@ -723,6 +723,83 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the user of the request, what it may do, and the session if a browser sent the request. */
+        get: operations["get_session"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the sessions of browsers that the caller's token began and that have not ended, oldest first. */
+        get: operations["list_sessions"];
+        put?: never;
+        /**
+         * Signs a browser in, with the code of a one-time sign-in link or with an API token.
+         * @description The response sets the session's cookie. Requests with the cookie need no token; all except GET and HEAD need the header `x-gpuaas-csrf`
+         *     with the value `csrf` of the response. The session has the rights of its token.
+         */
+        post: operations["sign_in"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes a session of the caller's token. A browser that revokes its own session signs out. */
+        delete: operations["revoke_session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sign-in-links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Issues a link that signs one browser in as the caller.
+         * @description It works once, within ten minutes. Only this response contains it. A browser's session cannot have one issued: with each it could begin
+         *     another session, and so never end.
+         */
+        post: operations["create_sign_in_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/signing-keys": {
         parameters: {
             query?: never;
@@ -1520,7 +1597,7 @@ export interface components {
          * @description Action, `noun.verb`.
          * @enum {string}
          */
-        AuditAction: "server.backup" | "server.restore" | "server.history_accept" | "server.credentials_end" | "admin.bootstrap" | "admin.recover" | "requests.refuse" | "archive.create" | "project.create" | "project.delete" | "token.create" | "token.revoke" | "service_account.create" | "service_account.delete" | "keys.rotate" | "key.activate" | "key.supersede" | "key.retire" | "key.revoke" | "sealing_key.take" | "sealing_key.rotate" | "sealing_key.finish" | "authority.rotate" | "authority.force" | "authority.activate" | "authority.supersede" | "authority.retire" | "node.register" | "node.enrollment_create" | "node.enroll" | "node.renew" | "node.ping" | "node.inspect" | "node.fix" | "node.reimage" | "node.reset" | "node.retire" | "node.delete" | "allocation.create" | "allocation.release" | "artifact.import" | "workload.deploy" | "workload.add_member" | "workload.decommission" | "workload.resume" | "workload.report" | "operation.start" | "operation.cancel" | "access.deliver" | "access.revoke" | "logs.read" | "task.dispatch" | "task.complete" | "secret.read";
+        AuditAction: "server.backup" | "server.restore" | "server.history_accept" | "server.credentials_end" | "admin.bootstrap" | "admin.recover" | "requests.refuse" | "archive.create" | "project.create" | "project.delete" | "token.create" | "token.revoke" | "session.create" | "session.revoke" | "sign_in_link.create" | "service_account.create" | "service_account.delete" | "keys.rotate" | "key.activate" | "key.supersede" | "key.retire" | "key.revoke" | "sealing_key.take" | "sealing_key.rotate" | "sealing_key.finish" | "authority.rotate" | "authority.force" | "authority.activate" | "authority.supersede" | "authority.retire" | "node.register" | "node.enrollment_create" | "node.enroll" | "node.renew" | "node.ping" | "node.inspect" | "node.fix" | "node.reimage" | "node.reset" | "node.retire" | "node.delete" | "allocation.create" | "allocation.release" | "artifact.import" | "workload.deploy" | "workload.add_member" | "workload.decommission" | "workload.resume" | "workload.report" | "operation.start" | "operation.cancel" | "access.deliver" | "access.revoke" | "logs.read" | "task.dispatch" | "task.complete" | "secret.read";
         /**
          * @description An audit record.
          * @example {
@@ -1639,6 +1716,49 @@ export interface components {
              * @description Lifetime of the new token in seconds: 30 days by default, at most one year.
              */
             ttl_seconds?: number | null;
+        };
+        /**
+         * @description A session of a browser.
+         * @example {
+         *       "created_at": "2026-07-01T12:00:00.000Z",
+         *       "current": true,
+         *       "expires_at": "2026-07-01T13:00:00.000Z",
+         *       "id": "0198c0de-7a3b-7c11-9b54-0242ac120002",
+         *       "idle_expires_at": "2026-07-01T13:00:00.000Z",
+         *       "last_used_at": "2026-07-01T12:00:00.000Z",
+         *       "proof": "sign_in_link",
+         *       "user_agent": "Mozilla/5.0"
+         *     }
+         */
+        BrowserSession: {
+            /**
+             * Format: date-time
+             * @description Time at which the session began.
+             */
+            created_at: string;
+            /** @description True for the session of the request. */
+            current: boolean;
+            /**
+             * Format: date-time
+             * @description Time at which the session ends, whatever uses it.
+             */
+            expires_at: string;
+            /** @description Id of the session. */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Time at which the session ends unless a later request uses it.
+             */
+            idle_expires_at: string;
+            /**
+             * Format: date-time
+             * @description Time of a request that used the session; up to a minute before the newest.
+             */
+            last_used_at: string;
+            /** @description The proof with which the session began. */
+            proof: components["schemas"]["SessionProof"];
+            /** @description What the browser calls itself. Absent if it sent no name. */
+            user_agent?: string | null;
         };
         /**
          * @description Time synchronization of a machine.
@@ -1788,6 +1908,80 @@ export interface components {
             secret: string;
             /** @description The token. */
             token: components["schemas"]["Token"];
+        };
+        /**
+         * @description The user of the request, with the session if a browser sent it.
+         * @example {
+         *       "actor": "ann",
+         *       "at": "2026-07-01T12:00:00.000Z",
+         *       "control_plane_version": "0.1.0",
+         *       "created_at": "2026-07-01T12:00:00.000Z",
+         *       "csrf": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+         *       "expires_at": "2026-07-01T13:00:00.000Z",
+         *       "id": "0198c0de-7a3b-7c11-9b54-0242ac120002",
+         *       "idle_expires_at": "2026-07-01T13:00:00.000Z",
+         *       "permissions": [
+         *         "project.read",
+         *         "workloads.read",
+         *         "logs.read",
+         *         "access.view"
+         *       ],
+         *       "project": "0198c0de-7a3b-7c11-9b54-0242ac120009",
+         *       "projects": [
+         *         {
+         *           "created_at": "2026-07-01T12:00:00.000Z",
+         *           "id": "0198c0de-7a3b-7c11-9b54-0242ac120009",
+         *           "name": "research"
+         *         }
+         *       ],
+         *       "proof": "sign_in_link",
+         *       "role": "viewer",
+         *       "token": "0198c0de-7a3b-7c11-9b54-0242ac120002",
+         *       "user": "ann"
+         *     }
+         */
+        CurrentSession: {
+            /** @description Name of the user in audit records. */
+            actor: string;
+            /**
+             * Format: date-time
+             * @description Time of the control plane's clock.
+             */
+            at: string;
+            /** @description Version of the control plane. */
+            control_plane_version: string;
+            /**
+             * Format: date-time
+             * @description Time at which the session began.
+             */
+            created_at?: string | null;
+            /** @description Value that the header `x-gpuaas-csrf` of every request that is neither GET nor HEAD must have. */
+            csrf?: string | null;
+            /**
+             * Format: date-time
+             * @description Time at which the session ends, whatever uses it.
+             */
+            expires_at?: string | null;
+            /** @description Id of the session. This field and those that follow are absent if the request carried a token instead of a session's cookie. */
+            id?: string | null;
+            /**
+             * Format: date-time
+             * @description Time at which the session ends unless a later request uses it.
+             */
+            idle_expires_at?: string | null;
+            /** @description Permissions that the user has, by the names in `x-permission` of operations and in `docs/roles.md`. */
+            permissions: components["schemas"]["Permission"][];
+            /** @description Id of the user's project. Absent for platform roles. */
+            project?: string | null;
+            /** @description Projects that the user sees: at most 1,000; `GET /api/v1/projects` lists more. */
+            projects: components["schemas"]["Project"][];
+            proof?: components["schemas"]["SessionProof"] | null;
+            /** @description Role: `platform-admin`, `platform-operator`, `platform-auditor`, `project-admin`, `project-member`, `viewer` or `auditor`. */
+            role: components["schemas"]["Role"];
+            /** @description Id of the token whose rights the user has. */
+            token: string;
+            /** @description Name of the user. */
+            user: string;
         };
         /** @description Disk for the app's data. */
         DataDisk: {
@@ -1983,7 +2177,7 @@ export interface components {
          * @description Kind of an event.
          * @enum {string}
          */
-        EventKind: "replica.joined" | "replica.left" | "replica.lost" | "project.created" | "project.deleted" | "token.created" | "token.revoked" | "service_account.created" | "service_account.deleted" | "signing_key.state_changed" | "sealing_key.state_changed" | "authority.state_changed" | "row.forged" | "node.registered" | "node.enrolled" | "node.enrollment_issued" | "node.activated" | "node.state_changed" | "node.deleted" | "node.connectivity_changed" | "node.clock_skew_changed" | "node.agent_problem_changed" | "node.inspected" | "node.fixed" | "node.machine_changed" | "node.identity_cloned" | "artifact.imported" | "allocation.changed" | "workload.requested" | "workload.changed" | "workload.reported" | "member.changed" | "operation.started" | "operation.cancel_requested" | "operation.ended" | "operation.superseded" | "step.changed" | "task.changed" | "access.delivered" | "access.revoked";
+        EventKind: "replica.joined" | "replica.left" | "replica.lost" | "project.created" | "project.deleted" | "token.created" | "token.revoked" | "session.created" | "session.revoked" | "sign_in_link.created" | "service_account.created" | "service_account.deleted" | "signing_key.state_changed" | "sealing_key.state_changed" | "authority.state_changed" | "row.forged" | "node.registered" | "node.enrolled" | "node.enrollment_issued" | "node.activated" | "node.state_changed" | "node.deleted" | "node.connectivity_changed" | "node.clock_skew_changed" | "node.agent_problem_changed" | "node.inspected" | "node.fixed" | "node.machine_changed" | "node.identity_cloned" | "artifact.imported" | "allocation.changed" | "workload.requested" | "workload.changed" | "workload.reported" | "member.changed" | "operation.started" | "operation.cancel_requested" | "operation.ended" | "operation.superseded" | "step.changed" | "task.changed" | "access.delivered" | "access.revoked";
         /** @description Proof that a machine was reimaged. */
         Evidence: {
             /** @enum {string} */
@@ -2342,6 +2536,33 @@ export interface components {
             } | null;
             /** @description Entries of the page. */
             items: components["schemas"]["Authority"][];
+            /** @description Value of `cursor` (for events and audit records: of `after`) that returns the next page. Absent on the last page. */
+            next_cursor?: string | null;
+        };
+        /**
+         * @description A page of a list.
+         * @example {
+         *       "items": [
+         *         {
+         *           "created_at": "2026-07-01T12:00:00.000Z",
+         *           "current": true,
+         *           "expires_at": "2026-07-01T13:00:00.000Z",
+         *           "id": "0198c0de-7a3b-7c11-9b54-0242ac120002",
+         *           "idle_expires_at": "2026-07-01T13:00:00.000Z",
+         *           "last_used_at": "2026-07-01T12:00:00.000Z",
+         *           "proof": "sign_in_link",
+         *           "user_agent": "Mozilla/5.0"
+         *         }
+         *       ]
+         *     }
+         */
+        List_BrowserSession: {
+            /** @description Total number of entries in each section of the list. Absent if the list has no sections. */
+            counts?: {
+                [key: string]: number;
+            } | null;
+            /** @description Entries of the page. */
+            items: components["schemas"]["BrowserSession"][];
             /** @description Value of `cursor` (for events and audit records: of `after`) that returns the next page. Absent on the last page. */
             next_cursor?: string | null;
         };
@@ -4087,10 +4308,43 @@ export interface components {
             workload_name?: string | null;
         };
         /**
+         * @description Proof with which a browser's session began.
+         * @enum {string}
+         */
+        SessionProof: "sign_in_link" | "token";
+        /**
          * @description Severity of a finding.
          * @enum {string}
          */
         Severity: "warning" | "blocking";
+        /**
+         * @description Signs a browser in, with exactly one of the fields.
+         * @example {
+         *       "code": "gpuaas-link_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+         *     }
+         */
+        SignIn: {
+            /** @description The code of a one-time sign-in link: what follows `#sign-in=` in it. */
+            code?: string | null;
+            /** @description An API token. */
+            token?: string | null;
+        };
+        /**
+         * @description A one-time sign-in link.
+         * @example {
+         *       "expires_at": "2026-07-01T13:00:00.000Z",
+         *       "url": "https://cp.example:7443/#sign-in=gpuaas-link_…"
+         *     }
+         */
+        SignInLink: {
+            /**
+             * Format: date-time
+             * @description Time at which the link becomes void.
+             */
+            expires_at: string;
+            /** @description Address to open in a browser. The code is in its fragment, which no browser sends to a server. */
+            url: string;
+        };
         /**
          * @description A key that signs tasks.
          * @example {
@@ -4916,6 +5170,32 @@ export interface components {
                 };
             };
         };
+        /** @description `cross_site`, `csrf_missing`, `forbidden`, `one_time_token_only` */
+        "cross_site.csrf_missing.forbidden.one_time_token_only": {
+            headers: {
+                "Correlation-Id": components["headers"]["CorrelationId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "cross_site" | "csrf_missing" | "forbidden" | "one_time_token_only";
+                };
+            };
+        };
+        /** @description `cross_site`, `forbidden`, `one_time_token_only` */
+        "cross_site.forbidden.one_time_token_only": {
+            headers: {
+                "Correlation-Id": components["headers"]["CorrelationId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "cross_site" | "forbidden" | "one_time_token_only";
+                };
+            };
+        };
         /** @description `disk_full` */
         disk_full: {
             headers: {
@@ -5004,19 +5284,6 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
                     code?: "forbidden";
-                };
-            };
-        };
-        /** @description `forbidden`, `one_time_token_only` */
-        "forbidden.one_time_token_only": {
-            headers: {
-                "Correlation-Id": components["headers"]["CorrelationId"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @enum {string} */
-                    code?: "forbidden" | "one_time_token_only";
                 };
             };
         };
@@ -5356,6 +5623,21 @@ export interface components {
                 };
             };
         };
+        /** @description `sign_in_invalid` */
+        sign_in_invalid: {
+            headers: {
+                "Correlation-Id": components["headers"]["CorrelationId"];
+                /** @description `Bearer`. */
+                "WWW-Authenticate"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "sign_in_invalid";
+                };
+            };
+        };
         /** @description `state_conflict` */
         state_conflict: {
             headers: {
@@ -5448,7 +5730,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["cluster_not_ready.state_conflict"];
@@ -5496,7 +5778,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -5534,7 +5816,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["node_unavailable"];
@@ -5588,7 +5870,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -5630,7 +5912,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["allocation_in_use.allocation_unproven.state_conflict"];
@@ -5668,7 +5950,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -5701,7 +5983,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -5742,7 +6024,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -5781,7 +6063,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -5814,7 +6096,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -5848,7 +6130,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -5885,7 +6167,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -5922,7 +6204,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             412: components["responses"]["precondition_failed"];
@@ -5983,7 +6265,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -6015,7 +6297,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -6055,7 +6337,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["state_conflict"];
             412: components["responses"]["precondition_failed"];
@@ -6095,7 +6377,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["replica_versions_differ.state_conflict"];
             412: components["responses"]["precondition_failed"];
@@ -6228,7 +6510,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             410: components["responses"]["events_archived"];
             429: components["responses"]["rate_limited"];
@@ -6270,7 +6552,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -6307,7 +6589,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["name_taken"];
             412: components["responses"]["precondition_failed"];
@@ -6360,7 +6642,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -6402,7 +6684,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["allocation_in_use.state_conflict"];
@@ -6451,7 +6733,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["state_conflict"];
@@ -6499,7 +6781,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["state_conflict"];
@@ -6544,7 +6826,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["state_conflict"];
@@ -6588,7 +6870,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["state_conflict"];
@@ -6637,7 +6919,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["reimage_hook_missing.state_conflict"];
@@ -6690,7 +6972,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["allocation_in_use.state_conflict"];
@@ -6739,7 +7021,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["allocation_in_use.state_conflict"];
@@ -6788,7 +7070,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -6822,7 +7104,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -6858,7 +7140,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["state_conflict"];
@@ -6901,7 +7183,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -6938,7 +7220,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["name_taken"];
             412: components["responses"]["precondition_failed"];
@@ -6984,7 +7266,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["state_conflict"];
@@ -7027,7 +7309,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -7058,7 +7340,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -7091,7 +7373,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["replica_versions_differ.sealing_key_not_on_all_replicas.state_conflict"];
             412: components["responses"]["precondition_failed"];
@@ -7135,7 +7417,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -7173,7 +7455,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["limit_reached.name_taken.state_conflict"];
@@ -7221,7 +7503,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             412: components["responses"]["precondition_failed"];
@@ -7269,7 +7551,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["limit_reached"];
@@ -7277,6 +7559,194 @@ export interface operations {
             413: components["responses"]["body_too_large"];
             415: components["responses"]["media_type_unsupported"];
             422: components["responses"]["field_invalid.idempotency_key_reused"];
+            429: components["responses"]["rate_limited"];
+            431: components["responses"]["headers_too_large"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+            507: components["responses"]["disk_full"];
+        };
+    };
+    get_session: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A UUID that identifies this request in logs, events and audit records. Any other value is replaced by a new UUID. */
+                "Correlation-Id"?: components["parameters"]["CorrelationId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "Correlation-Id": components["headers"]["CorrelationId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CurrentSession"];
+                };
+            };
+            400: components["responses"]["headers_invalid.query_invalid"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
+            429: components["responses"]["rate_limited"];
+            431: components["responses"]["headers_too_large"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    list_sessions: {
+        parameters: {
+            query?: {
+                /** @description `next_cursor` of the previous page. */
+                cursor?: string;
+                /** @description Number of entries per page: 1 to 1,000, 1,000 by default. */
+                limit?: number;
+            };
+            header?: {
+                /** @description A UUID that identifies this request in logs, events and audit records. Any other value is replaced by a new UUID. */
+                "Correlation-Id"?: components["parameters"]["CorrelationId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "Correlation-Id": components["headers"]["CorrelationId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_BrowserSession"];
+                };
+            };
+            400: components["responses"]["headers_invalid.query_invalid"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
+            429: components["responses"]["rate_limited"];
+            431: components["responses"]["headers_too_large"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    sign_in: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A UUID that identifies this request in logs, events and audit records. Any other value is replaced by a new UUID. */
+                "Correlation-Id"?: components["parameters"]["CorrelationId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignIn"];
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "Correlation-Id": components["headers"]["CorrelationId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CurrentSession"];
+                };
+            };
+            400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
+            401: components["responses"]["sign_in_invalid"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
+            408: components["responses"]["body_too_slow"];
+            409: components["responses"]["limit_reached"];
+            412: components["responses"]["precondition_failed"];
+            413: components["responses"]["body_too_large"];
+            415: components["responses"]["media_type_unsupported"];
+            429: components["responses"]["rate_limited"];
+            431: components["responses"]["headers_too_large"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+            507: components["responses"]["disk_full"];
+        };
+    };
+    revoke_session: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A UUID that identifies this request in logs, events and audit records. Any other value is replaced by a new UUID. */
+                "Correlation-Id"?: components["parameters"]["CorrelationId"];
+                /** @description A request that is repeated with the same key within a day gets the stored response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "Correlation-Id": components["headers"]["CorrelationId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BrowserSession"];
+                };
+            };
+            400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
+            404: components["responses"]["not_found"];
+            408: components["responses"]["body_too_slow"];
+            412: components["responses"]["precondition_failed"];
+            413: components["responses"]["body_too_large"];
+            422: components["responses"]["idempotency_key_reused"];
+            429: components["responses"]["rate_limited"];
+            431: components["responses"]["headers_too_large"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+            507: components["responses"]["disk_full"];
+        };
+    };
+    create_sign_in_link: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A UUID that identifies this request in logs, events and audit records. Any other value is replaced by a new UUID. */
+                "Correlation-Id"?: components["parameters"]["CorrelationId"];
+                /** @description A request that is repeated with the same key within a day gets the stored response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "Correlation-Id": components["headers"]["CorrelationId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInLink"];
+                };
+            };
+            400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
+            408: components["responses"]["body_too_slow"];
+            409: components["responses"]["limit_reached"];
+            412: components["responses"]["precondition_failed"];
+            413: components["responses"]["body_too_large"];
+            422: components["responses"]["idempotency_key_reused"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -7308,7 +7778,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -7341,7 +7811,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["replica_versions_differ.state_conflict"];
             412: components["responses"]["precondition_failed"];
@@ -7386,7 +7856,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             412: components["responses"]["precondition_failed"];
@@ -7434,7 +7904,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -7468,7 +7938,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -7507,7 +7977,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -7545,7 +8015,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["limit_reached"];
@@ -7591,7 +8061,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             412: components["responses"]["precondition_failed"];
@@ -7628,7 +8098,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
@@ -7674,7 +8144,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -7732,7 +8202,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["allocation_in_use.name_taken.plan_changed.state_conflict"];
@@ -7789,7 +8259,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -7854,7 +8324,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["member_unknown.nothing_to_do.operation_in_progress.plan_changed.state_conflict"];
@@ -7898,7 +8368,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -7936,7 +8406,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -7980,7 +8450,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["cluster_not_ready.state_conflict"];
@@ -8052,7 +8522,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             422: components["responses"]["field_invalid"];
             429: components["responses"]["rate_limited"];
@@ -8095,7 +8565,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             429: components["responses"]["rate_limited"];
             431: components["responses"]["headers_too_large"];
@@ -8158,7 +8628,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["allocation_in_use.operation_in_progress.plan_changed.state_conflict"];
@@ -8214,7 +8684,7 @@ export interface operations {
             };
             400: components["responses"]["headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             409: components["responses"]["node_not_allocated"];
             422: components["responses"]["field_invalid"];
@@ -8279,7 +8749,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["allocation_in_use.last_agent.last_server.member_unknown.nothing_to_do.operation_in_progress.plan_changed.restart_unsupported.state_conflict"];
@@ -8330,7 +8800,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["report_stale.state_conflict"];
@@ -8396,7 +8866,7 @@ export interface operations {
             };
             400: components["responses"]["body_invalid.headers_invalid.id_ambiguous.query_invalid"];
             401: components["responses"]["unauthenticated"];
-            403: components["responses"]["forbidden.one_time_token_only"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
             404: components["responses"]["not_found"];
             408: components["responses"]["body_too_slow"];
             409: components["responses"]["operation_in_progress.plan_changed.state_conflict"];
