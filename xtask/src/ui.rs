@@ -37,6 +37,20 @@ pub(crate) fn build_if_possible() -> anyhow::Result<()> {
     build()
 }
 
+/// Kind under which the checks of the shell count as a test.
+pub(crate) const KIND: &str = "workload shell";
+
+/// Checks the shell's sources: generated types, form, lints, types and unit tests. Returns the reason why that did not run, if it did not.
+pub(crate) fn check() -> anyhow::Result<Option<&'static str>> {
+    if !has_node() {
+        return Ok(Some("Node.js 20 with npm was not found"));
+    }
+    install()?;
+    let mut npm = Command::new("npm");
+    shell::run("checking the workload shell", npm.args(["run", "--silent", "check"]).current_dir(folder()))?;
+    Ok(None)
+}
+
 fn folder() -> std::path::PathBuf {
     shell::root().join("ui")
 }

@@ -126,7 +126,7 @@ fn wait(
         shell::run("the kill matrix", matrix.envs(environment))?;
     }
     if options.quick {
-        for kind in [clients::KIND, booted::KIND] {
+        for kind in [clients::KIND, booted::KIND, ui::KIND] {
             counts.figures.push(format!("{kind}: NOT RUN: skipped by --quick"));
         }
         return Ok(());
@@ -164,6 +164,10 @@ fn compute(
         clients::prepare();
         // After a failed test the receiver no longer exists.
         let _ = prepared.send(fuzz_api::prepare().and_then(|()| booted::prepare()));
+        match ui::check()? {
+            None => *counts.passed.entry(ui::KIND).or_default() += 1,
+            Some(why) => counts.figures.push(format!("{}: NOT RUN: {why}", ui::KIND)),
+        }
     }
     let denied = tools::deny();
     cargo_test(&tests.computing, options, &[], counts).and(denied)
