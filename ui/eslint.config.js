@@ -39,7 +39,7 @@ export default ts.config(
     },
   },
   {
-    files: ["**/*.test.ts"],
+    files: ["**/*.test.ts", "tests/**/*.spec.ts"],
     rules: { "max-lines-per-function": "off" },
   },
   {

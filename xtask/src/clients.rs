@@ -86,7 +86,8 @@ pub(crate) fn prepare() {
     }
 }
 
-fn can_reach(registry: &[&str]) -> bool {
+/// Reports whether a command that asks a package registry succeeds.
+pub(crate) fn can_reach(registry: &[&str]) -> bool {
     let mut command = Command::new(registry[0]);
     command.args(&registry[1..]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())

@@ -15,6 +15,7 @@ mod shell;
 mod test;
 mod tools;
 mod ui;
+mod ui_tests;
 
 use clap::{Parser, Subcommand};
 
@@ -37,6 +38,11 @@ enum Chore {
     Release(release::ReleaseChore),
     /// Build the workload shell with Node.js, in the folder ui; the next build of the control plane embeds it.
     Ui,
+    /// Test the pages of the workload shell in Debian's Chromium.
+    UiTests(ui_tests::Options),
+    /// Take screenshots of every page of the workload shell in both themes at three widths, and the pictures of the documents; print their
+    /// folder.
+    Screenshots,
     /// Build the packages and archives that machines install, and print their folder.
     Package(package::Options),
     /// Run the main job on this machine: deploy a cluster on sandbox nodes and use it with kubectl. `--lifecycle` runs all that follows, too.
@@ -53,7 +59,8 @@ enum Chore {
     Bench(bench::Bench),
     /// Mutate planner, engine and trust, one change at a time, and list the changes that no test notices. Takes hours.
     Mutants(mutants::Options),
-    /// Run lints, all tests, the API fuzzer, generated clients, the demo and the tests on booted machines; print the number of tests by kind.
+    /// Run lints, all tests, the API fuzzer, generated clients, the workload shell in a browser, the demo and the tests
+    /// on booted machines; print the number of tests by kind.
     Test(test::Options),
 }
 
@@ -63,6 +70,8 @@ fn main() -> anyhow::Result<()> {
         Chore::Components(chore) => components::run(&chore),
         Chore::Release(chore) => release::run(&chore),
         Chore::Ui => ui::run(),
+        Chore::UiTests(options) => ui_tests::run(&options),
+        Chore::Screenshots => ui_tests::screenshots(),
         Chore::Package(options) => package::run(&options),
         Chore::Demo(options) => demo::run(&options),
         Chore::Lab(chore) => gpuaas_lab::run(chore, &lab::Checkout),

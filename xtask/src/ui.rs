@@ -2,7 +2,11 @@
 //!
 //! Deliberately absent: the shell itself (`ui`), and the embedding (`crates/api/build.rs`).
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, ensure};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -37,25 +41,13 @@ pub(crate) fn build_if_possible() -> anyhow::Result<()> {
     build()
 }
 
-/// Kind under which the checks of the shell count as a test.
-pub(crate) const KIND: &str = "workload shell";
-
-/// Checks the shell's sources: generated types, form, lints, types and unit tests. Returns the reason why that did not run, if it did not.
-pub(crate) fn check() -> anyhow::Result<Option<&'static str>> {
-    if !has_node() {
-        return Ok(Some("Node.js 20 with npm was not found"));
-    }
-    install()?;
-    let mut npm = Command::new("npm");
-    shell::run("checking the workload shell", npm.args(["run", "--silent", "check"]).current_dir(folder()))?;
-    Ok(None)
-}
-
-fn folder() -> std::path::PathBuf {
+/// Folder of the shell.
+pub(crate) fn folder() -> PathBuf {
     shell::root().join("ui")
 }
 
-fn has_node() -> bool {
+/// Reports whether Node.js and npm run here.
+pub(crate) fn has_node() -> bool {
     let runs =
         |program: &str| Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     runs("node") && runs("npm")
@@ -68,7 +60,7 @@ fn build() -> anyhow::Result<()> {
     if dist.join("index.html").is_file() && fs::read_to_string(&built).is_ok_and(|known| known == sources) {
         return Ok(());
     }
-    install()?;
+    install(&folder())?;
     let mut vite = Command::new(folder().join("node_modules/.bin/vite"));
     shell::run("building the workload shell", vite.arg("build").current_dir(folder()))?;
     let mut compress = Command::new("node");
@@ -78,23 +70,24 @@ fn build() -> anyhow::Result<()> {
     fs::write(&built, sources).with_context(|| built.display().to_string())
 }
 
-/// Installs the packages that the lock file pins, unless they are installed.
-fn install() -> anyhow::Result<()> {
+/// Installs the packages that the lock file in this folder pins, unless they are installed.
+pub(crate) fn install(folder: &Path) -> anyhow::Result<()> {
     let changed = |path: &Path| fs::metadata(path).and_then(|of| of.modified()).ok();
-    let (lock, installed) = (folder().join("package-lock.json"), folder().join("node_modules/.package-lock.json"));
+    let (lock, installed) = (folder.join("package-lock.json"), folder.join("node_modules/.package-lock.json"));
     if changed(&installed) >= changed(&lock) {
         return Ok(());
     }
     // Scripts of packages do not run.
     let mut npm = Command::new("npm");
-    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]).current_dir(folder());
-    shell::run("installing the packages of the workload shell", &mut npm)
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]).current_dir(folder);
+    shell::run(&format!("installing the packages of {}", folder.display()), &mut npm)
 }
 
-/// Digest of the files from which the shell is built, and of their names.
+/// Digest of the files from which the shell is built, and of their names. Its tests are not part of it.
 fn sources() -> anyhow::Result<String> {
     let mut content = Vec::new();
-    for file in shell::files()?.into_iter().filter(|file| file.starts_with("ui/")) {
+    let is_source = |file: &String| file.starts_with("ui/") && !file.starts_with("ui/tests/");
+    for file in shell::files()?.into_iter().filter(is_source) {
         let bytes = fs::read(shell::root().join(&file)).with_context(|| file.clone())?;
         content.extend(format!("{file} {}\n", hex::encode(digest(&SHA256, &bytes))).into_bytes());
     }

@@ -10,6 +10,7 @@ mod lists;
 mod soak;
 mod sse;
 mod syscalls;
+mod ui;
 mod usage;
 
 use std::{
@@ -62,6 +63,8 @@ pub(crate) enum Bench {
     Life(life::Options),
     /// Measure booted nodes of a lab: enrollment, the agent's resources, log following. Needs root.
     Lab(lab::Options),
+    /// Measure the workload shell in Debian's Chromium: first load, event to pixel, a list of 10,000 rows.
+    Ui(ui::Options),
     /// Measure twenty concurrent deployments to simulated nodes, with one replica and with two on a shared PostgreSQL.
     Replicas {
         /// Cargo profile of the measured programs.
@@ -87,6 +90,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Soak(options) => soak::run(options),
         Bench::Life(options) => life::run(options),
         Bench::Lab(options) => lab::run(options),
+        Bench::Ui(options) => ui::run(options),
         Bench::Replicas { profile } => run_engine_bench(&["replicas"], profile),
     }
 }

@@ -22,7 +22,7 @@ use selection::IntegrationTests;
 use crate::{
     clients,
     components::{self, ComponentsOptions},
-    demo, fuzz_api, lint, release, shell, tools, ui,
+    demo, fuzz_api, lint, release, shell, tools, ui, ui_tests,
 };
 
 /// Tests that wait for deadlines, crashes or a second database: `--quick` skips them and prints that.
@@ -101,8 +101,8 @@ fn deliberate_bugs() -> anyhow::Result<()> {
     shell::run("the deliberate bugs", &mut command)
 }
 
-/// Runs everything that mostly waits: tests that deploy, the kill matrix (`--full`), API fuzzing, generated clients, the demo and booted
-/// machines. After a failed test, only the tests run.
+/// Runs everything that mostly waits: tests that deploy, the kill matrix (`--full`), API fuzzing, generated clients, the shell in a browser,
+/// the demo and booted machines. After a failed test, only the tests run.
 fn wait(
     first: anyhow::Result<()>,
     tests: &IntegrationTests,
@@ -126,7 +126,7 @@ fn wait(
         shell::run("the kill matrix", matrix.envs(environment))?;
     }
     if options.quick {
-        for kind in [clients::KIND, booted::KIND, ui::KIND] {
+        for kind in [clients::KIND, ui_tests::KIND, booted::KIND] {
             counts.figures.push(format!("{kind}: NOT RUN: skipped by --quick"));
         }
         return Ok(());
@@ -139,6 +139,11 @@ fn wait(
             Ok(()) => *counts.passed.entry(clients::KIND).or_default() += 1,
             Err(why) => counts.figures.push(format!("{}: {language}: NOT RUN: {why}", clients::KIND)),
         }
+    }
+    eprintln!("==> ui-tests");
+    match ui_tests::test()? {
+        Ok(passed) => passed.into_iter().for_each(|(kind, number)| *counts.passed.entry(kind).or_default() += number),
+        Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", ui_tests::KIND)),
     }
     eprintln!("==> demo --once");
     demo::run(&demo::Options::once())?;
@@ -162,12 +167,10 @@ fn compute(
 ) -> anyhow::Result<()> {
     if !options.quick {
         clients::prepare();
+        // Where that fails, the tests say so.
+        let _ = ui_tests::prepare();
         // After a failed test the receiver no longer exists.
         let _ = prepared.send(fuzz_api::prepare().and_then(|()| booted::prepare()));
-        match ui::check()? {
-            None => *counts.passed.entry(ui::KIND).or_default() += 1,
-            Some(why) => counts.figures.push(format!("{}: NOT RUN: {why}", ui::KIND)),
-        }
     }
     let denied = tools::deny();
     cargo_test(&tests.computing, options, &[], counts).and(denied)

@@ -1,0 +1,89 @@
+//! Nodes, their allocations and their tasks, live.
+
+import { api, take, takeAll } from "../../api/client";
+import { session } from "../../api/session.svelte";
+import type { Allocation, Node, Task } from "../../api/types";
+import type { Scope } from "../../live/hub.svelte";
+import { listSource } from "../../live/list";
+import type { LiveSource } from "../../live/live.svelte";
+import { nodeOf } from "../../live/touches";
+
+/** Events of nodes are on the platform's stream, which platform roles alone may read. */
+export function nodeScope(): Scope {
+  return session.may("platform.read") ? "platform" : "project";
+}
+
+export function readNode(node: string, signal?: AbortSignal): Promise<Node> {
+  return take(api.GET("/api/v1/nodes/{node}", { params: { path: { node } }, ...(signal && { signal }) }));
+}
+
+export function fleet(): LiveSource<Node[]> {
+  return listSource<Node>({
+    key: "nodes",
+    scope: "platform",
+    page: (cursor, signal) => take(api.GET("/api/v1/nodes", { params: { query: { cursor } }, signal })),
+    one: readNode,
+    id: (node) => node.id,
+    on: (event) => (event.subject_kind === "node" ? event.subject_id : false),
+  });
+}
+
+/** The allocations of all projects that the caller may see. Their events are on their projects' streams; every allocation is inspected. */
+export function allAllocations(): LiveSource<Allocation[]> {
+  return listSource<Allocation>({
+    key: "allocations of all projects",
+    scope: nodeScope(),
+    page: (cursor, signal) => take(api.GET("/api/v1/allocations", { params: { query: { cursor } }, signal })),
+    id: (allocation) => allocation.id,
+    on: (event) =>
+      event.kind === "allocation.changed" || event.kind === "node.inspected" || event.kind === "node.state_changed",
+  });
+}
+
+export function oneNode(name: string): LiveSource<Node> {
+  return {
+    key: `node ${name}`,
+    scope: nodeScope(),
+    load: (signal) => readNode(name, signal),
+    on: (event, node) => {
+      if (event.subject_kind === "allocation") return event.subject_id === node?.allocation?.id;
+      const about = nodeOf(event);
+      return about !== undefined && (about === name || about === node?.id);
+    },
+  };
+}
+
+/** The tasks of a node that are read at most: the newest of older nodes come after these pages. */
+const TASKS_MAX = 5_000;
+
+/** The tasks of a node, newest first. */
+export function tasksOf(node: Pick<Node, "id" | "name">): LiveSource<Task[]> {
+  const one = (id: string, signal: AbortSignal) =>
+    take(api.GET("/api/v1/tasks/{id}", { params: { path: { id } }, signal }));
+  const page = (cursor: string | undefined, signal: AbortSignal) =>
+    take(api.GET("/api/v1/tasks", { params: { query: { node: node.id, cursor } }, signal }));
+  return {
+    key: `tasks of ${node.id}`,
+    scope: nodeScope(),
+    load: async (signal) => newestFirst(await takeAll((cursor) => page(cursor, signal), TASKS_MAX)),
+    patch: async (tasks, ids, signal) => {
+      const read = await Promise.all(ids.map((id) => one(id, signal)));
+      const left = new Map(read.map((task) => [task.id, task]));
+      const kept = tasks.map((task) => {
+        const fresh = left.get(task.id);
+        left.delete(task.id);
+        return fresh ?? task;
+      });
+      return newestFirst([...kept, ...left.values()]);
+    },
+    on: (event) => {
+      if (event.kind !== "task.changed") return false;
+      const about = nodeOf(event);
+      return about === node.id || about === node.name ? event.subject_id : false;
+    },
+  };
+}
+
+function newestFirst(tasks: readonly Task[]): Task[] {
+  return [...tasks].sort((a, b) => Date.parse(b.created_at) - Date.parse(a.created_at));
+}

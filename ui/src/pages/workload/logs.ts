@@ -1,0 +1,14 @@
+//! Words of the page of logs.
+
+import type { FeedState } from "../../logs/feed.svelte";
+
+export const FEED_WORDS: Record<FeedState, string> = {
+  idle: "Stopped",
+  reading: "Reading…",
+  live: "Following",
+  more: "More lines below",
+  held: "Paused: the window is full",
+  lost: "Connection lost, trying again…",
+  ended: "End of the log",
+  failed: "Not readable",
+};

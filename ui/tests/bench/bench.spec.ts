@@ -1,0 +1,198 @@
+//! What a person waits for, and what a long list costs the browser. Writes `figures.json`, which `cargo xtask bench ui` prints.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+import type { Page } from "@playwright/test";
+
+import { MadeUp } from "../made-up.ts";
+import { output } from "../settings.ts";
+import { test } from "../signed-in.ts";
+
+interface Figure {
+  what: string;
+  unit: string;
+  value: number;
+  target?: number;
+}
+
+const figures: Figure[] = [];
+const LOADS = 7;
+const EVENTS_MS = 20_000;
+const ROWS = 10_000;
+const FRAMES = 300;
+
+function percentile(values: readonly number[], percent: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? Number.NaN;
+}
+
+test.afterAll(() => {
+  writeFileSync(join(output, "figures.json"), JSON.stringify(figures));
+});
+
+test("first load", async ({ open, page }) => {
+  const protocol = await page.context().newCDPSession(page);
+  await protocol.send("Network.enable");
+  await protocol.send("Network.setCacheDisabled", { cacheDisabled: true });
+  let bytes = 0;
+  const addresses = new Map<string, string>();
+  protocol.on("Network.responseReceived", ({ requestId, response }) => addresses.set(requestId, response.url));
+  protocol.on("Network.loadingFinished", ({ requestId, encodedDataLength }) => {
+    if (!(addresses.get(requestId) ?? "").includes("/api/")) bytes += encodedDataLength;
+  });
+  const usable: number[] = [];
+  for (let load = 0; load < LOADS; load += 1) {
+    bytes = 0;
+    const began = performance.now();
+    await open("/workloads");
+    await page.getByRole("heading", { level: 1, name: "Workloads" }).waitFor();
+    await page.getByRole("link", { name: "Deploy an app" }).first().waitFor();
+    usable.push(performance.now() - began);
+  }
+  figures.push(
+    { what: "first load, compressed, without API answers", unit: "kB", value: bytes / 1_000, target: 200 },
+    { what: `first load until usable, median of ${LOADS}`, unit: "ms", value: percentile(usable, 50), target: 1_000 },
+  );
+});
+
+test("event to pixel", async ({ page }) => {
+  // Every event is of the next workload; one of them shows its progress.
+  const server = await MadeUp.start({ rate: 9 });
+  try {
+    await page.addInitScript(recordArrivals);
+    await page.goto(`${server.url}/workloads`);
+    await page.getByRole("link", { name: "vision-ft", exact: true }).waitFor();
+    const took = await page.evaluate(untilShown, EVENTS_MS);
+    figures.push(
+      { what: `event to pixel, p50 of ${took.length}`, unit: "ms", value: percentile(took, 50), target: 100 },
+      { what: `event to pixel, p95 of ${took.length}`, unit: "ms", value: percentile(took, 95) },
+    );
+  } finally {
+    server.stop();
+  }
+});
+
+interface Recording {
+  arrivals: number[];
+}
+
+/** Runs in the page: notes when bytes of the event stream arrive. */
+function recordArrivals(): void {
+  const recording = globalThis as unknown as Recording;
+  recording.arrivals = [];
+  const original = globalThis.fetch;
+  globalThis.fetch = async (...args) => {
+    const response = await original(...args);
+    if (!(response.headers.get("content-type") ?? "").includes("event-stream") || response.body === null)
+      return response;
+    const note = new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller) {
+        recording.arrivals.push(performance.now());
+        controller.enqueue(chunk);
+      },
+    });
+    return new Response(response.body.pipeThrough(note), response);
+  };
+}
+
+/** Runs in the page: the time from each event until the first frame with what it changed. */
+async function untilShown(forMs: number): Promise<number[]> {
+  const { arrivals } = globalThis as unknown as Recording;
+  const took: number[] = [];
+  const progress = (): string => /\d+\/\d+/.exec(document.querySelector("main")?.textContent ?? "")?.[0] ?? "";
+  let before = progress();
+  const observer = new MutationObserver(() => {
+    const after = progress();
+    if (after === before) return;
+    before = after;
+    const event = arrivals.at(-1);
+    requestAnimationFrame(() => {
+      if (event !== undefined) took.push(performance.now() - event);
+    });
+  });
+  observer.observe(document.body, { subtree: true, childList: true, characterData: true });
+  await new Promise((resolve) => setTimeout(resolve, forMs));
+  observer.disconnect();
+  return took;
+}
+
+test("a list of 10,000 rows", async ({ page }) => {
+  const server = await MadeUp.start({ nodes: ROWS });
+  try {
+    await page.goto(`${server.url}/nodes`);
+    await page.locator("tbody tr:not([aria-hidden])").first().waitFor();
+    const browser = page.context().browser();
+    await browser?.startTracing(page, {
+      path: join(output, "scroll.json"),
+      categories: ["devtools.timeline", "toplevel"],
+    });
+    await scroll(page);
+    await browser?.stopTracing();
+    const rows = await page.locator("tbody tr:not([aria-hidden])").count();
+    const heap = await page.evaluate(() => {
+      const { gc } = globalThis as unknown as { gc?: () => void };
+      gc?.();
+      return (performance as unknown as { memory: { usedJSHeapSize: number } }).memory.usedJSHeapSize;
+    });
+    const frames = mainThread(join(output, "scroll.json"));
+    figures.push(
+      {
+        what: `${ROWS} rows, main-thread work a frame while scrolling, p50`,
+        unit: "ms",
+        value: percentile(frames, 50),
+      },
+      {
+        what: `${ROWS} rows, main-thread work a frame while scrolling, p95`,
+        unit: "ms",
+        value: percentile(frames, 95),
+        target: 8,
+      },
+      { what: `${ROWS} rows, row elements`, unit: "", value: rows, target: 100 },
+      { what: `${ROWS} rows, heap`, unit: "MB", value: heap / 1e6, target: 150 },
+    );
+  } finally {
+    server.stop();
+  }
+});
+
+async function scroll(page: Page): Promise<void> {
+  await page.evaluate(async (frames) => {
+    for (let frame = 0; frame < frames; frame += 1) {
+      window.scrollBy(0, 120);
+      await new Promise(requestAnimationFrame);
+    }
+  }, FRAMES);
+}
+
+interface TraceEvent {
+  name: string;
+  ph: string;
+  ts: number;
+  dur?: number;
+  /** Time on the processor: a busy machine does not count. */
+  tdur?: number;
+  pid: number;
+  tid: number;
+  args?: { name?: string };
+}
+
+/** Milliseconds of tasks of the page's main thread between the beginnings of frames. */
+function mainThread(file: string): number[] {
+  const { traceEvents } = JSON.parse(readFileSync(file, "utf8")) as { traceEvents: TraceEvent[] };
+  const mains = traceEvents.filter(({ name, args }) => name === "thread_name" && args?.name === "CrRendererMain");
+  const counts = mains.map(({ pid, tid }) => {
+    const own = traceEvents.filter((event) => event.pid === pid && event.tid === tid);
+    return { own, frames: own.filter(({ name }) => name === "FireAnimationFrame").map(({ ts }) => ts) };
+  });
+  // The page that scrolled has the most frames; a new tab has a renderer of its own.
+  const busiest = counts.sort((a, b) => b.frames.length - a.frames.length)[0];
+  if (busiest === undefined) return [];
+  const tasks = busiest.own.filter(({ name, ph }) => ph === "X" && name.endsWith("RunTask"));
+  const frames = busiest.frames.sort((a, b) => a - b);
+  return frames.slice(1).map((end, index) => {
+    const begin = frames[index] ?? end;
+    const inside = tasks.filter(({ ts }) => ts >= begin && ts < end);
+    return inside.reduce((sum, { tdur, dur = 0 }) => sum + (tdur ?? dur), 0) / 1_000;
+  });
+}

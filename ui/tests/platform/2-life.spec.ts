@@ -1,0 +1,70 @@
+//! Actions on a running workload, and the credentials that it delivers.
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { output } from "../platform.ts";
+import { kubectl } from "../settings.ts";
+import { expect, test } from "../signed-in.ts";
+
+test("the copied kubeconfig is used by kubectl", async ({ open, platform }) => {
+  const page = await open("/workloads/train/access");
+  await page.getByRole("button", { name: "Copy", exact: true }).and(page.locator("button:not(.copy)")).click();
+  await expect(page.getByRole("button", { name: "Copied", exact: true }).first()).toBeVisible();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  const file = join(platform.folder, "copied.kubeconfig");
+  writeFileSync(file, copied, { mode: 0o600 });
+  const nodes = await output(kubectl, ["--kubeconfig", file, "get", "nodes", "-o", "name"], { HOME: platform.folder });
+  expect(nodes.trim().split("\n").sort()).toEqual(["node/demo-1", "node/demo-2"]);
+  // Each delivery appears in the list of holders, and in the audit.
+  await expect(page.getByRole("table", { name: "Delivered credentials" }).getByRole("row")).toHaveCount(2);
+  const { items } = (await platform.take("GET", "/api/v1/audit?limit=200")) as { items: { action: string }[] };
+  expect(items.some(({ action }) => action.includes("access") || action.includes("kubeconfig"))).toBe(true);
+});
+
+test("an agent is added from the page, after its plan was shown", async ({ open }) => {
+  const page = await open("/workloads/train");
+  await page.getByRole("button", { name: "Add member" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("checkbox", { name: /demo-4$/ }).check();
+  await dialog.getByRole("button", { name: "Show the plan" }).click();
+  await expect(dialog.getByRole("region", { name: "Steps of the plan" })).toBeVisible();
+  await expect(dialog.getByText(/^gpuaas workload add-member train/)).toBeVisible();
+  await dialog.getByRole("button", { name: "Add member" }).click();
+  await expect(dialog).toBeHidden();
+  await expect(page.getByText("3 of 3 members ready")).toBeVisible({ timeout: 45_000 });
+});
+
+test("a decommission starts only after the name was typed, and moves the workload to the history", async ({
+  open,
+  platform,
+}) => {
+  const page = await open("/workloads/keys");
+  await page.getByRole("button", { name: "Actions" }).click();
+  await page.getByRole("menuitem", { name: /^Decommission/ }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByRole("region", { name: "Steps of the plan" })).toBeVisible();
+  const decommission = dialog.getByRole("button", { name: "Decommission", exact: true });
+  await expect(decommission).toBeDisabled();
+  await dialog.getByLabel(/^Type keys to confirm/).fill("keys");
+  await decommission.click();
+  await expect(dialog).toBeHidden();
+  await platform.untilWorkload("keys", "is removed", ({ workload }) => workload.lifecycle === "decommissioned");
+  await expect(page.getByText("Decommissioned").first()).toBeVisible();
+  await page
+    .getByRole("link", { name: /^Workloads/ })
+    .first()
+    .click();
+  await expect(page.getByRole("heading", { name: /^History/ })).toBeVisible();
+});
+
+test("the logs of several members follow the journal, and are searched", async ({ open }) => {
+  const page = await open("/workloads/train/logs");
+  const lines = page.getByRole("region", { name: "Log lines" });
+  await expect(lines.locator("time").first()).toBeVisible();
+  const search = page.getByRole("searchbox", { name: "Search the lines" });
+  await search.fill("rke2");
+  await expect(lines.locator("mark").first()).toBeVisible();
+  await search.fill("no line has this text");
+  await expect(page.getByText("0 lines")).toBeVisible();
+});

@@ -1,0 +1,90 @@
+//! Several people, their rights, and the end of their sessions.
+
+import { PROJECT } from "../platform.ts";
+import { expect, test } from "../signed-in.ts";
+
+test("a one-time link signs in once and leaves the address bar", async ({
+  page,
+  platform,
+  context,
+  signIn,
+  console,
+}) => {
+  console.expect(/\/api\/v1\/sessions?$/);
+  await signIn();
+  await context.clearCookies();
+  const { url } = (await platform.take("POST", "/api/v1/sign-in-links")) as { url: string };
+  await page.goto(url);
+  await expect(page.getByRole("heading", { level: 1, name: "Workloads" })).toBeVisible();
+  expect(page.url()).not.toContain("sign-in");
+  const [cookie] = await context.cookies();
+  expect(cookie).toMatchObject({ name: "__Host-gpuaas-session", httpOnly: true, secure: true, sameSite: "Strict" });
+  await context.clearCookies();
+  await page.goto("about:blank");
+  await page.goto(url);
+  await expect(page.getByRole("heading", { level: 1, name: "Sign in" })).toBeVisible();
+  await expect(page.getByText("gpuaas login --browser").first()).toBeVisible();
+});
+
+test("a viewer sees the workload and its changes, and is offered nothing that the API refuses", async ({
+  browser,
+  page,
+  platform,
+  signIn,
+}) => {
+  await signIn("viewer");
+  await page.goto(`${platform.url}/workloads?project=${PROJECT}`);
+  await page.getByRole("link", { name: "train", exact: true }).waitFor();
+  await expect(page.getByRole("link", { name: "Deploy an app" })).toHaveCount(0);
+  const navigation = page.getByRole("navigation", { name: "Pages" });
+  await expect(navigation.getByRole("link", { name: /^Nodes/ })).toHaveCount(0);
+  await page.getByRole("link", { name: "train", exact: true }).click();
+  await expect(page.getByRole("heading", { level: 1, name: "train" })).toBeVisible();
+  await expect(page.getByRole("button", { name: "Actions" })).toHaveCount(0);
+
+  // What is refused says why.
+  await page.goto(`${platform.url}/nodes?project=${PROJECT}`);
+  await expect(page.getByText("Your role does not include this page")).toBeVisible();
+  await expect(page.getByText("platform.read")).toBeVisible();
+
+  // A member of the project has more, at the same time, in another browser.
+  const context = await browser.newContext({ ignoreHTTPSErrors: true });
+  await context.addCookies(await platform.cookies(await platform.token("second-person", "project-member")));
+  const other = await context.request.get(`${platform.url}/api/v1/session`);
+  expect(((await other.json()) as { permissions: string[] }).permissions).toContain("workloads.write");
+  await context.close();
+});
+
+test("a member of the project is offered to deploy", async ({ page, platform, signIn }) => {
+  await signIn("project-member");
+  await page.goto(`${platform.url}/workloads?project=${PROJECT}`);
+  await expect(page.getByRole("link", { name: "Deploy an app" }).first()).toBeVisible();
+  await page.getByRole("link", { name: "train", exact: true }).click();
+  await expect(page.getByRole("button", { name: "Actions" })).toBeVisible();
+});
+
+test("a session that is revoked leads to the sign-in and back to the same place", async ({
+  open,
+  context,
+  platform,
+  console,
+}) => {
+  console.expect(/\/api\/v1\//);
+  const page = await open("/workloads/train/events");
+  await page.getByRole("heading", { level: 1, name: "train" }).waitFor();
+  const address = page.url();
+  const session = (await (await context.request.get(`${platform.url}/api/v1/session`)).json()) as {
+    id: string;
+    csrf: string;
+  };
+  const headers = { "x-gpuaas-csrf": session.csrf, "sec-fetch-site": "same-origin" };
+  const revoked = await context.request.delete(`${platform.url}/api/v1/sessions/${session.id}`, { headers });
+  expect(revoked.status()).toBeLessThan(300);
+  // The stream of events ends with the session, so the page learns it by itself.
+  await expect(page.getByRole("heading", { level: 1, name: "Sign in" })).toBeVisible({ timeout: 20_000 });
+  await expect(page.getByText(/Your session ended/)).toBeVisible();
+  await page.getByLabel(/^Token/).fill(platform.running.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("heading", { level: 1, name: "train" })).toBeVisible();
+  expect(page.url()).toBe(address);
+});
