@@ -7,11 +7,13 @@ mod python;
 mod setup;
 mod typescript;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use camino::Utf8Path;
 
 use setup::Platform;
+
+use crate::tools;
 
 /// Kind under which the tests are counted.
 pub(crate) const KIND: &str = "generated clients";
@@ -33,7 +35,7 @@ const LANGUAGES: [Language; 2] = [
     Language {
         name: "TypeScript",
         node: "demo-1",
-        registry: &["npm", "ping", "--loglevel", "silent"],
+        registry: &tools::NPM,
         install: typescript::install,
         generate: typescript::generate,
     },
@@ -63,7 +65,7 @@ pub(crate) fn test() -> anyhow::Result<Vec<(&'static str, Result<(), String>)>> 
     let mut platform = None;
     for language in &LANGUAGES {
         if let Err(failed) = (language.install)() {
-            if can_reach(language.registry) {
+            if tools::can_reach(language.registry) {
                 return Err(failed);
             }
             outcomes.push((language.name, Err(format!("its packages cannot be downloaded: {failed:#}"))));
@@ -84,11 +86,4 @@ pub(crate) fn prepare() {
     for language in &LANGUAGES {
         let _ = (language.install)();
     }
-}
-
-/// Reports whether a command that asks a package registry succeeds.
-pub(crate) fn can_reach(registry: &[&str]) -> bool {
-    let mut command = Command::new(registry[0]);
-    command.args(&registry[1..]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }

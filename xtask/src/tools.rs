@@ -1,6 +1,10 @@
 //! Tools that checks need and that toolchains lack, built once into the user's cache.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use anyhow::Context;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -12,6 +16,16 @@ use crate::shell;
 const DEB_VERSION: &str = "3.8.0";
 const DENY_VERSION: &str = "0.20.2";
 const MUTANTS_VERSION: &str = "27.1.0";
+
+/// Command that succeeds if npm's registry can be reached.
+pub(crate) const NPM: [&str; 4] = ["npm", "ping", "--loglevel", "silent"];
+
+/// Reports whether a command that asks a package registry succeeds.
+pub(crate) fn can_reach(registry: &[&str]) -> bool {
+    let mut command = Command::new(registry[0]);
+    command.args(&registry[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
 
 /// Checks bans, licences and sources of every dependency, and advisories if their database is reachable; prints a note otherwise.
 pub(crate) fn deny() -> anyhow::Result<()> {

@@ -12,10 +12,10 @@ use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::Value;
 
 use crate::{
-    clients, components,
+    components,
     package::programs,
     release::{self, ReleaseOptions},
-    shell, ui,
+    shell, tools, ui,
 };
 
 /// Kind under which tests in the browser are counted.
@@ -133,7 +133,7 @@ pub(crate) fn prepare() -> anyhow::Result<Result<PathBuf, String>> {
     let lock = fs::File::create(shell::target().join("ui-tests.lock"))?;
     lock.lock()?;
     if let Err(failed) = ui::install(&ui::folder()).and_then(|()| ui::install(&folder())) {
-        return if clients::can_reach(&["npm", "ping", "--loglevel", "silent"]) {
+        return if tools::can_reach(&tools::NPM) {
             Err(failed)
         } else {
             Ok(Err(format!("the packages cannot be downloaded: {failed:#}")))

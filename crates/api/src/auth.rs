@@ -41,6 +41,7 @@ impl FromRequestParts<ApiState> for Authenticated {
             correlation: correlation::current_id(&state.engine),
             is_dry_run: false,
             expected_plan: None,
+            session: parts.extensions.get::<ActiveSession>().map(|session| session.record.id),
         }))
     }
 }
@@ -90,8 +91,7 @@ async fn identify(
         Credential::Session { sha256, csrf } => (sha256, csrf),
     };
     let permit = state.limits.lookup_permit(from, &sha256).await?;
-    let resumed = session::resume(&state.engine, &sha256).await;
-    drop(permit);
+    let resumed = session::resume(&state.engine, &sha256, permit).await;
     match &resumed {
         Ok(_) => state.limits.record_lookup(from, &sha256, true),
         Err(refused) if refused.code() == Code::Unauthenticated => state.limits.record_lookup(from, &sha256, false),
@@ -118,6 +118,7 @@ pub(crate) async fn one_time_caller(
         correlation: correlation::current_id(&state.engine),
         is_dry_run: false,
         expected_plan: None,
+        session: None,
     })
 }
 
@@ -230,6 +231,7 @@ pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut reques
         correlation: correlation::current_id(&state.engine),
         is_dry_run: false,
         expected_plan: None,
+        session: None,
     };
     if let Err(refused) = caller.require(needed) {
         return ApiProblem::from(refused).into_response();

@@ -93,6 +93,12 @@ pub(crate) fn refuse(why: &str) -> ApiProblem {
     ApiProblem::new(Code::Unauthenticated, why).then(next)
 }
 
+/// Returns the digest of the cookie that a browser has, if this control plane issued it. Other cookies do not prevent a sign-in.
+pub(crate) fn digest_of_cookie(headers: &HeaderMap, keys: &Keys) -> Option<String> {
+    let text = session_cookie(headers).ok()?.filter(|text| session::is_issued(keys, text))?;
+    Some(sha256_hex(text.as_bytes()))
+}
+
 /// Returns the text of the session's cookie.
 fn session_cookie(headers: &HeaderMap) -> Result<Option<String>, ApiProblem> {
     // HTTP/2 allows a line for each cookie.
@@ -126,12 +132,13 @@ pub(crate) fn check_csrf(headers: &HeaderMap, expected: &str) -> Result<(), ApiP
     let why = match first {
         None => "the header is missing",
         Some(value) if second.is_none() && constant_time_eq(value.as_bytes(), expected.as_bytes()) => return Ok(()),
+        Some(_) if second.is_some() => "the header is sent more than once",
         Some(_) => "the header has the value of another session",
     };
     let detail = format!("a change with a session's cookie needs the header {CSRF}: {why}");
     Err(ApiProblem::new(Code::CsrfMissing, detail)
         .about(CSRF.as_str())
-        .then("send the value `csrf` of GET /api/v1/session; a page that is open since another sign-in has to be loaded again"))
+        .then("send the value `csrf` of GET /api/v1/session; reload a page that was opened before the latest sign-in"))
 }
 
 /// Returns the value of the header that changes of the session with this cookie need.

@@ -2,10 +2,12 @@
 //!
 //! If such a header is repeated, one parser uses the first value and another the last: a proxy and this server would see different
 //! requests. The same holds for a request that names no host, or two.
+//!
+//! Also adds the headers that every response has.
 
 use axum::{
     extract::Request,
-    http::{HeaderName, StatusCode, Version, header, uri::Authority},
+    http::{HeaderName, HeaderValue, StatusCode, Version, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -39,6 +41,15 @@ pub(crate) async fn middleware(request: Request, next: Next) -> Response {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     }
+}
+
+/// Keeps a response out of caches unless it says how it may be stored: unlike `Authorization`, a cookie does not keep it out of shared ones.
+/// No browser takes a body for another media type than the declared one.
+pub(crate) async fn restrict(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 fn bytes_of(request: &Request) -> usize {
@@ -118,6 +129,19 @@ mod tests {
         }
         let listed = request(Version::HTTP_11, "/").header("host", "x").header("if-none-match", "a");
         assert_eq!(refused(listed.header("if-none-match", "b")), None, "a list may have several lines");
+    }
+
+    #[tokio::test]
+    async fn response_is_not_stored_unless_it_says_how() {
+        for (own, expected) in [(None, "no-store"), (Some("private, no-cache"), "private, no-cache")] {
+            let mut response = StatusCode::OK.into_response();
+            if let Some(own) = own {
+                response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(own));
+            }
+            let restricted = restrict(response).await;
+            assert_eq!(restricted.headers()[header::CACHE_CONTROL], expected);
+            assert_eq!(restricted.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        }
     }
 
     #[test]

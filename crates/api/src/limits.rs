@@ -29,6 +29,12 @@ const FAILURES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("it is not ze
 const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
 /// Requests per second by all tokens of one controller: it reports what changed, and reads what it needs for that.
 const REQUESTS_PER_CONTROLLER: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
+/// Interval at which a token may sign browsers in: each sign-in is written to the audit and the events.
+const SIGN_IN_EVERY: Duration = Duration::from_secs(10);
+/// Sign-ins with a token in one burst.
+const SIGN_INS_AT_ONCE: u32 = 30;
+/// Tokens whose sign-ins are counted one by one; further ones share one rate.
+const SIGN_IN_TOKENS_MAX: usize = 10_000;
 /// Path of the enrollment.
 const ENROLL_PATH: &str = "/api/v1/enroll";
 /// Concurrent look-ups of tokens that are not known to be valid: fewer than the store has readers.
@@ -72,6 +78,7 @@ pub(crate) struct Limits {
     tokens: RateLimiter<TokenId>,
     projects: RateLimiter<ProjectId>,
     controllers: RateLimiter<ServiceAccountId>,
+    sign_ins: RateLimiter<TokenId>,
     addresses: RateLimiter<(PeerAddress, CredentialClass)>,
     bad_tokens: Failures,
     bad_enrollments: Failures,
@@ -87,6 +94,7 @@ impl Limits {
             tokens: RateLimiter::per_second(rates.per_token),
             projects: RateLimiter::per_second(rates.per_project),
             controllers: RateLimiter::per_second(REQUESTS_PER_CONTROLLER),
+            sign_ins: RateLimiter::new(SIGN_IN_EVERY, SIGN_IN_EVERY * SIGN_INS_AT_ONCE, SIGN_IN_TOKENS_MAX),
             addresses: RateLimiter::per_second(rates.per_address),
             bad_tokens: Failures::new(),
             bad_enrollments: Failures::new(),
@@ -110,6 +118,12 @@ impl Limits {
         self.projects
             .take(&project, now)
             .map_err(|wait| RateExceeded { what: "requests with tokens of this project", wait })
+    }
+
+    /// Counts a sign-in with a token. Those with a link need no rate: a token has few links issued.
+    pub(crate) fn count_sign_in(&self, token: TokenId) -> Result<(), RateExceeded> {
+        let taken = self.sign_ins.take(&token, self.runtime.elapsed());
+        taken.map_err(|wait| RateExceeded { what: "sign-ins with this token", wait })
     }
 
     /// Counts a request against an address.

@@ -306,6 +306,7 @@ mod tests {
             correlation: CorrelationId::from_uuid(uuid::Uuid::nil()),
             is_dry_run: false,
             expected_plan: None,
+            session: None,
         };
         let of = |digest: Option<&str>| {
             let params = ProjectPlanParams { plan_digest: digest.map(str::to_owned), ..ProjectPlanParams::default() };

@@ -108,6 +108,7 @@ async fn workload_of(state: &ApiState, principal: &Principal, target: &str, quer
         correlation: correlation::current_id(&state.engine),
         is_dry_run: false,
         expected_plan: None,
+        session: None,
     };
     let mut reader = state.engine.store().read().await.ok()?;
     lookup::workload(&mut reader, &caller, project.as_deref(), key).await.ok().map(|workload| workload.id)

@@ -34,6 +34,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(middleware::from_fn_with_state(state.metrics.clone(), metrics::middleware));
     api.merge(routes::health())
         .layer(middleware::from_fn(headers::middleware))
+        .layer(middleware::map_response(headers::restrict))
         .layer(middleware::from_fn_with_state(state.engine.clone(), correlation::middleware))
         .with_state(state)
 }

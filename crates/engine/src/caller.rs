@@ -1,6 +1,6 @@
 //! The authenticated caller of a command.
 
-use gpuaas_model::{Code, CorrelationId, Permission, Principal, ProjectId, Role, WorkloadId};
+use gpuaas_model::{BrowserSessionId, Code, CorrelationId, Permission, Principal, ProjectId, Role, WorkloadId};
 use gpuaas_planner::PlanDigest;
 use gpuaas_store::{StoreError, Tx};
 
@@ -17,6 +17,9 @@ pub struct Caller {
     pub is_dry_run: bool,
     /// The plan that the caller has seen: a command that plans an operation refuses any other one. Other commands ignore it.
     pub expected_plan: Option<PlanDigest>,
+    /// The session of the browser that sent the request. Audit records of accepted commands contain it as `session`, so that its actions
+    /// can be distinguished from others of its token.
+    pub session: Option<BrowserSessionId>,
 }
 
 impl Caller {

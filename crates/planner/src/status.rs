@@ -161,8 +161,8 @@ pub fn unfinished_member(member: &MemberView, ended: &EndedOperation<'_>, worklo
     }
 }
 
-/// Whether no operation starts a stopped member any more: the workload runs, and the start that was cancelled before this member is no longer
-/// the newest operation.
+/// Returns whether no operation starts a stopped member any more: the workload runs, and a later operation has replaced the start that was
+/// cancelled before this member.
 fn stays_stopped(ended: &EndedOperation<'_>, workload: &WorkloadView) -> bool {
     use OperationKind as K;
     match ended.kind {

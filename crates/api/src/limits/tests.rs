@@ -200,3 +200,15 @@ fn only_a_direct_loopback_address_is_local() {
         assert!(!PeerAddress::of(address(other)).is_local(), "{other}");
     }
 }
+
+#[test]
+fn token_signs_in_thirty_times_at_once_and_then_every_ten_seconds() {
+    let clock = Arc::new(ManualClock::default());
+    let limits = Limits::new(Rates::DEFAULT, clock.clone());
+    let [one, other] = [1, 2].map(|number| TokenId::from_uuid(Uuid::from_u128(number)));
+    let count = || (0..100).take_while(|_| limits.count_sign_in(one).is_ok()).count();
+    assert_eq!(count(), 30);
+    assert!(limits.count_sign_in(other).is_ok(), "another token has its own rate");
+    *clock.0.lock().unwrap() += Duration::from_secs(10);
+    assert_eq!(count(), 1);
+}

@@ -61,6 +61,7 @@ fn caller(role: Role, project: ProjectId, workload: Option<WorkloadId>) -> Calle
         correlation: CorrelationId::from_uuid(Uuid::from_u128(7)),
         is_dry_run: false,
         expected_plan: None,
+        session: None,
     }
 }
 

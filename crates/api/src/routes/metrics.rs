@@ -38,6 +38,7 @@ pub(super) async fn expose(
             correlation: correlation::current_id(&state.engine),
             is_dry_run: false,
             expected_plan: None,
+            session: None,
         };
         caller.require(Permission::MetricsRead)?;
     }

@@ -13,7 +13,7 @@ use gpuaas_engine::{
     Caller, CommandError,
     commands::{
         session,
-        sign_in::{self, RefusedSignIn, SignedIn},
+        sign_in::{self, Browser, RefusedSignIn, SignedIn},
     },
 };
 use gpuaas_model::{AuditAction, BrowserSessionId, Code, Coded as _, EventKind, Permission, Principal, Timestamp};
@@ -44,7 +44,7 @@ declare! {
 /// Signs a browser in, with the code of a one-time sign-in link or with an API token.
 ///
 /// The response sets the session's cookie. Requests with the cookie need no token; all except GET and HEAD need the header `x-gpuaas-csrf`
-/// with the value `csrf` of the response. The session has the rights of its token.
+/// with the value `csrf` of the response. The session has the rights of its token. It replaces the one that this browser had, which ends.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "access", request_body = SignIn,
     responses((status = 201, body = CurrentSession)))]
 pub(crate) async fn sign_in(
@@ -71,10 +71,12 @@ async fn begin(
     ask: SignIn,
 ) -> Result<SignedIn, Refused> {
     credential::check_site(headers)?;
+    let replaces = credential::digest_of_cookie(headers, state.engine.keys());
     let user_agent = headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok());
+    let browser = Browser { user_agent, replaces: replaces.as_deref() };
     match (ask.code, ask.token) {
-        (Some(code), None) => with_link(state, from, code.trim(), user_agent).await,
-        (None, Some(token)) => with_token(state, from, token.trim(), user_agent).await,
+        (Some(code), None) => with_link(state, from, code.trim(), browser).await,
+        (None, Some(token)) => with_token(state, from, token.trim(), browser).await,
         (Some(_), Some(_)) | (None, None) => {
             let detail = "the body must have exactly one of the fields code and token";
             Err(ApiProblem::new(Code::BodyInvalid, detail).into())
@@ -86,7 +88,7 @@ async fn with_link(
     state: &ApiState,
     from: Option<PeerAddress>,
     code: &str,
-    user_agent: Option<&str>,
+    browser: Browser<'_>,
 ) -> Result<SignedIn, Refused> {
     if !sign_in::is_issued(state.engine.keys(), code) {
         let detail = "this control plane did not issue the sign-in link, or the link is incomplete";
@@ -97,8 +99,7 @@ async fn with_link(
     let sha256 = sha256_hex(code.as_bytes());
     let permit = state.limits.lookup_permit(from, &sha256).await?;
     let correlation = correlation::current_id(&state.engine);
-    let signed_in = sign_in::with_link(&state.engine, correlation, &sha256, user_agent).await;
-    drop(permit);
+    let signed_in = sign_in::with_link(&state.engine, correlation, &sha256, browser, permit).await;
     if signed_in.as_ref().is_err_and(|refused| refused.error.code() == Code::SignInInvalid) {
         state.limits.record_lookup(from, &sha256, false);
     }
@@ -109,17 +110,19 @@ async fn with_token(
     state: &ApiState,
     from: Option<PeerAddress>,
     token: &str,
-    user_agent: Option<&str>,
+    browser: Browser<'_>,
 ) -> Result<SignedIn, Refused> {
     let principal = auth::holder_of_entered(token, from, state).await?;
     state.limits.count_caller(&principal)?;
+    state.limits.count_sign_in(principal.token)?;
     let caller = Caller {
         principal,
         correlation: correlation::current_id(&state.engine),
         is_dry_run: false,
         expected_plan: None,
+        session: None,
     };
-    let signed_in = sign_in::with_token(&state.engine, &caller, user_agent).await;
+    let signed_in = sign_in::with_token(&state.engine, &caller, browser).await;
     signed_in.map_err(|error| RefusedSignIn { error, holder: Some(Box::new(caller.principal)) }.into())
 }
 

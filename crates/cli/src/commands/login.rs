@@ -39,7 +39,8 @@ pub(crate) async fn run(client: &Client, target: &Target, options: Login) -> any
 /// The browser gets the link in a file that only this user can read: other users can read the arguments of a process.
 fn open(link: &SignInLink) -> bool {
     let is_desktop = ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().any(|name| environment::variable(name).is_some());
-    let Some(folder) = environment::variable("XDG_RUNTIME_DIR").filter(|_| is_desktop) else { return false };
+    let folder = environment::variable("XDG_RUNTIME_DIR").filter(|_| is_desktop && is_plain(&link.url));
+    let Some(folder) = folder else { return false };
     let page = PathBuf::from(folder).join("gpuaas-sign-in.html");
     let content = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={}\">\n", link.url);
     if write_private(&page, content.as_bytes()).is_err() {
@@ -50,4 +51,35 @@ fn open(link: &SignInLink) -> bool {
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).arg(&page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     shell.status().is_ok_and(|status| status.success())
+}
+
+/// Returns whether a link can stand in the page as it is. The server chose it: the page must not get another element or open a local file.
+fn is_plain(url: &str) -> bool {
+    let is_special = |of: char| of.is_whitespace() || of.is_control() || "\"'<>&;".contains(of);
+    url.starts_with("https://") && !url.contains(is_special)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_https_link_is_written_into_the_page() {
+        assert!(is_plain("https://[2001:db8::1]:7443/#sign-in=gpuaas-link_aB-_9"));
+        for url in [
+            "",
+            "http://cloud/#sign-in=x",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "https://cloud/\"><script>",
+            "https://cloud/'",
+            "https://cloud/&quot;",
+            "https://cloud/;url=file:///",
+            "https://cloud/ x",
+            "https://cloud/\n",
+            "https://cloud/\u{1b}",
+        ] {
+            assert!(!is_plain(url), "{url:?}");
+        }
+    }
 }

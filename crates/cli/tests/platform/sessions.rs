@@ -79,6 +79,14 @@ async fn browser_signs_in_by_link_once_or_by_token_and_has_the_rights_of_the_tok
     // The operation `get_session`.
     let current = browser.get(&platform, "/api/v1/session").await;
     assert_eq!(current.status, 200, "{current:?}");
+    for path in ["/api/v1/projects", "/api/v1/none"] {
+        let answer = browser.get(&platform, path).await;
+        assert_eq!(
+            answer.headers["cache-control"], "no-store",
+            "a shared cache must not keep what a cookie got: {path}"
+        );
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff", "{path}");
+    }
     assert_eq!((&current.body["user"], &current.body["role"]), (&json!("developer"), &json!("platform-admin")));
     assert_eq!((&current.body["csrf"], &current.body["proof"]), (&json!(browser.csrf), &json!("sign_in_link")));
     assert_eq!(current.body["projects"][0]["name"], "ours");
@@ -140,9 +148,14 @@ async fn change_with_a_cookie_needs_the_csrf_header_and_no_other_site() {
     let issued = browser.post(&platform, links, &[browser.csrf(), SAME_ORIGIN], &json!({})).await;
     assert_eq!(issued.code(), "forbidden", "the operation create_sign_in_link needs a token: {issued:?}");
     assert_eq!(create(&[browser.csrf(), SAME_ORIGIN]).await, "");
-    let refused = platform.client().list_audit(&AuditQuery::default()).await.expect("records").items;
-    let refused = refused.iter().filter(|record| record.action == "project.create" && record.result == "refused");
-    assert!(refused.count() >= 3, "each refused change of a session is recorded");
+    let records = platform.client().list_audit(&AuditQuery::default()).await.expect("records").items;
+    let of_result = |result: &str| {
+        let of = records.iter().filter(|record| record.action == "project.create" && record.result == result);
+        of.collect::<Vec<_>>()
+    };
+    assert!(of_result("refused").len() >= 3, "each refused change of a session is recorded");
+    let accepted: Vec<_> = of_result("accepted").iter().map(|record| record.metadata["session"].clone()).collect();
+    assert_eq!(accepted, [json!(browser.session)], "the audit names the session");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,6 +196,21 @@ async fn sessions_are_listed_and_revoked_by_their_own_token_alone() {
     let left: Vec<BrowserSession> = bob.list_sessions().await.expect("listed").items;
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(other.get(&platform, "/api/v1/session").await.status, 200, "other sessions stay");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sign_in_ends_the_session_that_the_browser_had() {
+    let platform = Platform::start(0);
+    let first = Browser::sign_in(&platform, json!({ "code": code(&platform).await })).await;
+    let with = json!({ "code": code(&platform).await });
+    let refused = sign_in(&platform, json!({ "code": "x" }), &[SAME_ORIGIN, ("cookie", first.cookie.as_str())]).await;
+    assert_eq!(refused.status, 401, "{refused:?}");
+    assert_eq!(first.get(&platform, "/api/v1/session").await.status, 200, "a refused sign-in ends nothing");
+    let again = sign_in(&platform, with, &[SAME_ORIGIN, ("cookie", first.cookie.as_str())]).await;
+    assert_eq!(again.status, 201, "{again:?}");
+    assert_eq!(first.get(&platform, "/api/v1/session").await.status, 401);
+    let audit = platform.client().list_audit(&AuditQuery::default()).await.expect("records").items;
+    assert!(audit.iter().any(|record| record.action == "session.revoke"), "{audit:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

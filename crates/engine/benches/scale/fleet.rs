@@ -355,7 +355,13 @@ fn caller() -> Caller {
         service_account: None,
         workload: None,
     };
-    Caller { principal, correlation: CorrelationId::from_uuid(Uuid::new_v4()), is_dry_run: false, expected_plan: None }
+    Caller {
+        principal,
+        correlation: CorrelationId::from_uuid(Uuid::new_v4()),
+        is_dry_run: false,
+        expected_plan: None,
+        session: None,
+    }
 }
 
 async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {

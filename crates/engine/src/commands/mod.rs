@@ -72,8 +72,11 @@ fn accepted(
     action: AuditAction,
     target: String,
     project: Option<ProjectId>,
-    metadata: Value,
+    mut metadata: Value,
 ) -> NewAudit {
+    if let (Some(session), Some(fields)) = (caller.session, metadata.as_object_mut()) {
+        fields.insert("session".to_owned(), session.to_string().into());
+    }
     NewAudit {
         actor: caller.principal.name.clone(),
         actor_type: ActorType::Principal,

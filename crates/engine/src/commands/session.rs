@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{AuditAction, BrowserSessionId, Code, EventKind, Permission, Timestamp, TokenId};
-use gpuaas_store::{BrowserSessionRecord, StoreError, TokenRecord};
+use gpuaas_store::{BrowserSessionRecord, StoreError, TokenRecord, Tx};
 use serde_json::json;
 
 use super::audit;
@@ -30,8 +30,13 @@ pub fn is_issued(keys: &Keys, text: &str) -> bool {
     keys.tokens().has_valid_code(PREFIX, text)
 }
 
-/// Returns the valid session whose cookie has this digest, with its valid token, and writes that the session is in use.
-pub async fn resume(engine: &Engine, sha256: &str) -> Result<(BrowserSessionRecord, TokenRecord), CommandError> {
+/// Returns the valid session whose cookie has this digest, with its valid token, and writes that the session is in use. `permit` is that of
+/// the look-up: it is dropped when both are found, because the write can wait for others.
+pub async fn resume(
+    engine: &Engine,
+    sha256: &str,
+    permit: impl Send,
+) -> Result<(BrowserSessionRecord, TokenRecord), CommandError> {
     let store = engine.store();
     let session = store.read_once().await?.browser_session_by_sha256(sha256).await?;
     let session =
@@ -49,7 +54,8 @@ pub async fn resume(engine: &Engine, sha256: &str) -> Result<(BrowserSessionReco
         Err(error) => return Err(error.into()),
     };
     let token = token.ok_or_else(|| refuse("the token of this session was revoked or has expired"))?;
-    if now.since(session.last_used_at) < USE_WRITTEN_EVERY {
+    drop(permit);
+    if !is_use_due(&session, now) {
         return Ok((session, token));
     }
     match write_use(engine, session.id, now).await {
@@ -68,11 +74,16 @@ fn refuse(why: impl Into<String>) -> CommandError {
         .then("sign in again: open a new link (gpuaas login --browser), or enter a token on the sign-in page")
 }
 
+/// Returns whether a use at `now` is written.
+fn is_use_due(session: &BrowserSessionRecord, now: Timestamp) -> bool {
+    now.since(session.last_used_at) >= USE_WRITTEN_EVERY
+}
+
 /// Writes that a session was used at `now`, unless a concurrent request has done so.
 async fn write_use(engine: &Engine, id: BrowserSessionId, now: Timestamp) -> Result<BrowserSessionRecord, StoreError> {
     let mut tx = engine.store().begin().await?;
     let mut session = tx.browser_session(id).await?;
-    if session.last_used_at < now {
+    if is_use_due(&session, now) {
         (session.last_used_at, session.idle_expires_at) = (now, now.plus(IDLE_MAX));
         tx.update_browser_session(&session).await?;
         tx.commit().await?;
@@ -105,13 +116,25 @@ pub async fn revoke(
         Err(error) => return Err(error.into()),
     };
     let session = session.ok_or_else(|| CommandError::not_found("session", id))?;
-    tx.delete_browser_session(&session).await?;
-    let data = json!({ "token": session.token });
-    let correlation = Some(caller.correlation);
-    platform_event(&mut tx, EventKind::SessionRevoked, "session", id.to_string(), correlation, data.clone()).await?;
-    audit(&mut tx, caller, AuditAction::SessionRevoke, format!("session/{id}"), caller.principal.project, data).await?;
+    end(&mut tx, caller, &session).await?;
     caller.commit(tx).await?;
     Ok(session)
+}
+
+/// Ends the session whose cookie has this digest, if there is one: the browser that signs in gets another cookie for it.
+pub(super) async fn end_replaced(tx: &mut Tx, caller: &Caller, sha256: &str) -> Result<(), StoreError> {
+    match tx.browser_session_by_sha256(sha256).await? {
+        Some(session) => end(tx, caller, &session).await,
+        None => Ok(()),
+    }
+}
+
+async fn end(tx: &mut Tx, caller: &Caller, session: &BrowserSessionRecord) -> Result<(), StoreError> {
+    tx.delete_browser_session(session).await?;
+    let (id, data) = (session.id.to_string(), json!({ "token": session.token }));
+    let (target, correlation) = (format!("session/{id}"), Some(caller.correlation));
+    platform_event(tx, EventKind::SessionRevoked, "session", id, correlation, data.clone()).await?;
+    audit(tx, caller, AuditAction::SessionRevoke, target, caller.principal.project, data).await
 }
 
 fn is_own(session: &BrowserSessionRecord, token: TokenId, now: Timestamp) -> bool {

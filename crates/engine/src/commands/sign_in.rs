@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{
     audit,
-    session::{IDLE_MAX, LIFETIME, PERMISSION, PREFIX},
+    session::{self, IDLE_MAX, LIFETIME, PERMISSION, PREFIX},
     token,
 };
 use crate::{caller::Caller, engine::Engine, error::CommandError, keys::Keys, record::platform_event};
@@ -34,6 +34,15 @@ const LINKS_MAX: usize = 100;
 const USER_AGENT_BYTES_MAX: usize = 256;
 /// How to get another link.
 const LINK_HINT: &str = "open a new link: gpuaas login --browser";
+
+/// The browser that signs in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Browser<'a> {
+    /// How it names itself.
+    pub user_agent: Option<&'a str>,
+    /// Digest of the cookie that it has. The session of this cookie ends when the new one begins.
+    pub replaces: Option<&'a str>,
+}
 
 /// A session that began.
 #[derive(Debug)]
@@ -91,7 +100,7 @@ pub async fn create_link(engine: &Engine, caller: &Caller) -> Result<(SignInLink
         let minutes = LINK_TTL.as_secs() / 60;
         let detail =
             format!("{LINKS_MAX} sign-in links were issued for this token within {minutes} minutes, the maximum");
-        return Err(CommandError::new(Code::LimitReached, detail).then("use one of them, or wait a few minutes"));
+        return Err(CommandError::new(Code::LimitReached, detail).then("wait a few minutes"));
     }
     tx.insert_sign_in_link(&link).await?;
     let data = json!({ "token": link.token, "expires_at": link.expires_at.to_string() });
@@ -103,12 +112,14 @@ pub async fn create_link(engine: &Engine, caller: &Caller) -> Result<(SignInLink
     Ok((link, code.text))
 }
 
-/// Begins a session with the link whose code has this digest.
+/// Begins a session with the link whose code has this digest. `permit` is that of the look-up: it is dropped when the link is found, before
+/// anything is written.
 pub async fn with_link(
     engine: &Engine,
     correlation: CorrelationId,
     sha256: &str,
-    user_agent: Option<&str>,
+    browser: Browser<'_>,
+    permit: impl Send,
 ) -> Result<SignedIn, RefusedSignIn> {
     let store = engine.store();
     let unknown = || refuse("no sign-in link has this code, or the link became void some time ago");
@@ -120,15 +131,17 @@ pub async fn with_link(
         }
         Err(error) => return Err(error.into()),
     };
-    let caller = Caller { principal: token::holder(&token), correlation, is_dry_run: false, expected_plan: None };
-    let signed_in = redeem(engine, &caller, (&link, &token), user_agent).await;
+    drop(permit);
+    let caller =
+        Caller { principal: token::holder(&token), correlation, is_dry_run: false, expected_plan: None, session: None };
+    let signed_in = redeem(engine, &caller, (&link, &token), browser).await;
     signed_in.map_err(|error| RefusedSignIn { error, holder: Some(Box::new(caller.principal)) })
 }
 
 /// Begins a session of the caller, who sent the token itself.
-pub async fn with_token(engine: &Engine, caller: &Caller, user_agent: Option<&str>) -> Result<SignedIn, CommandError> {
+pub async fn with_token(engine: &Engine, caller: &Caller, browser: Browser<'_>) -> Result<SignedIn, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let signed_in = begin(engine, &mut tx, caller, SessionProof::Token, user_agent).await?;
+    let signed_in = begin(engine, &mut tx, caller, SessionProof::Token, browser).await?;
     tx.commit().await?;
     Ok(signed_in)
 }
@@ -138,7 +151,7 @@ async fn redeem(
     engine: &Engine,
     caller: &Caller,
     (link, token): (&SignInLinkRecord, &TokenRecord),
-    user_agent: Option<&str>,
+    browser: Browser<'_>,
 ) -> Result<SignedIn, CommandError> {
     let used = || refuse("this sign-in link was used already: each works once");
     let now = engine.ports().clock.now();
@@ -157,7 +170,7 @@ async fn redeem(
     if !tx.use_sign_in_link(link, now).await? {
         return Err(used());
     }
-    let signed_in = begin(engine, &mut tx, caller, SessionProof::SignInLink, user_agent).await?;
+    let signed_in = begin(engine, &mut tx, caller, SessionProof::SignInLink, browser).await?;
     tx.commit().await?;
     Ok(signed_in)
 }
@@ -166,18 +179,22 @@ fn refuse(why: impl Into<String>) -> CommandError {
     CommandError::new(Code::SignInInvalid, why).then(LINK_HINT)
 }
 
-/// Begins a session of the caller. Refuses a caller without the permission, and one with too many sessions.
+/// Begins a session of the caller, and ends the one that the browser had. Refuses a caller without the permission, and one with too many
+/// sessions.
 async fn begin(
     engine: &Engine,
     tx: &mut Tx,
     caller: &Caller,
     proof: SessionProof,
-    user_agent: Option<&str>,
+    browser: Browser<'_>,
 ) -> Result<SignedIn, CommandError> {
     caller.require(PERMISSION)?;
     let ports = engine.ports();
     let now = ports.clock.now();
     tx.delete_ended_browser_sessions(now).await?;
+    if let Some(sha256) = browser.replaces {
+        session::end_replaced(tx, caller, sha256).await?;
+    }
     if tx.browser_sessions_of(caller.principal.token).await?.len() >= SESSIONS_MAX {
         let detail = format!("this token has {SESSIONS_MAX} sessions of browsers, which is the maximum");
         let next = "end those that are not needed: `gpuaas session list`, `gpuaas session revoke ID`";
@@ -189,7 +206,7 @@ async fn begin(
         sha256: cookie.sha256,
         token: caller.principal.token,
         proof,
-        user_agent: user_agent.map(|name| cut(&visible(name), USER_AGENT_BYTES_MAX).into_owned()),
+        user_agent: browser.user_agent.map(|name| cut(&visible(name), USER_AGENT_BYTES_MAX).into_owned()),
         created_at: now,
         last_used_at: now,
         idle_expires_at: now.plus(IDLE_MAX),

@@ -284,5 +284,6 @@ pub(crate) fn admin() -> Caller {
         correlation: CorrelationId::from_uuid(Uuid::from_u128(8)),
         is_dry_run: false,
         expected_plan: None,
+        session: None,
     }
 }

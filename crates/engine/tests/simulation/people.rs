@@ -119,6 +119,7 @@ impl People {
             correlation: CorrelationId::from_uuid(self.simulation.uuid()),
             is_dry_run: false,
             expected_plan: None,
+            session: None,
         }
     }
 

@@ -274,6 +274,24 @@ fn member_that_failed_earlier_no_longer_advises_to_resume_another_operation() {
 }
 
 #[test]
+fn stopped_member_of_a_stopped_workload_is_not_left_out() {
+    let member = member(MemberState::Stopped { since: SINCE }, Health::Progressing);
+    let ended = EndedOperation {
+        kind: OperationKind::RemoveMember,
+        ending: Ending::Succeeded,
+        targets: &[],
+        planned: &[],
+        cause: None,
+    };
+    let after = |lifecycle| {
+        let workload = WorkloadView { lifecycle, ..workload(vec![member.clone()]) };
+        unfinished_member(&member, &ended, &workload).map(|fault| fault.code)
+    };
+    assert_eq!(after(Lifecycle::Stopped), None, "a start brings it back");
+    assert_eq!(after(Lifecycle::Running).as_deref(), Some("member_left_out"));
+}
+
+#[test]
 fn member_that_a_repair_left_out_is_failed_and_names_its_own_repair() {
     use {Ending as E, MemberState as S, OperationKind as K};
     let after = |state, (kind, ending), is_target: bool| {

@@ -6,7 +6,7 @@ use gpuaas_engine::{
     Caller, Engine,
     commands::{
         session,
-        sign_in::{self, SignedIn},
+        sign_in::{self, Browser, SignedIn},
         token,
     },
 };
@@ -28,12 +28,13 @@ async fn holder(engines: &Engines, number: u128) -> (TokenRecord, Caller) {
 }
 
 async fn redeem(engine: &Engine, sha256: &str) -> Result<SignedIn, Code> {
-    let redeemed = sign_in::with_link(engine, admin().correlation, sha256, Some("Test/1\u{1b}[2J")).await;
+    let browser = Browser { user_agent: Some("Test/1\u{1b}[2J"), replaces: None };
+    let redeemed = sign_in::with_link(engine, admin().correlation, sha256, browser, ()).await;
     redeemed.map_err(|refused| refused.error.code())
 }
 
 async fn resume(engine: &Engine, session: &BrowserSessionRecord) -> Result<BrowserSessionId, Code> {
-    let resumed = session::resume(engine, &session.sha256).await;
+    let resumed = session::resume(engine, &session.sha256, ()).await;
     resumed.map(|(session, _)| session.id).map_err(|refused| refused.code())
 }
 
@@ -68,11 +69,12 @@ async fn link_is_void_after_ten_minutes_and_without_its_token() {
     assert_eq!(redeem(&later, &link.sha256).await.err(), Some(Code::SignInInvalid));
     let next = issue().await;
     token::revoke(&engines.engine, &admin(), token.id).await.expect("revoked");
-    let refused = sign_in::with_link(&engines.engine, admin().correlation, &next.sha256, None).await;
+    let refused = sign_in::with_link(&engines.engine, admin().correlation, &next.sha256, Browser::default(), ()).await;
     let refused = refused.expect_err("its token is revoked");
     let named = refused.holder.map(|holder| holder.token);
     assert_eq!((refused.error.code(), named), (Code::SignInInvalid, Some(token.id)), "the audit names the holder");
-    let unknown = sign_in::with_link(&engines.engine, admin().correlation, &"0".repeat(64), None).await;
+    let unknown =
+        sign_in::with_link(&engines.engine, admin().correlation, &"0".repeat(64), Browser::default(), ()).await;
     assert!(unknown.expect_err("there is none").holder.is_none());
 }
 
@@ -80,7 +82,7 @@ async fn link_is_void_after_ten_minutes_and_without_its_token() {
 async fn session_ends_without_requests_after_twelve_hours_and_with_its_token() {
     let engines = Engines::new().await;
     let (token, caller) = holder(&engines, 1).await;
-    let begun = sign_in::with_token(&engines.engine, &caller, None).await.expect("begun").session;
+    let begun = sign_in::with_token(&engines.engine, &caller, Browser::default()).await.expect("begun").session;
     assert_eq!(begun.idle_expires_at.since(begun.created_at), Duration::from_secs(30 * 60));
     assert_eq!(begun.expires_at.since(begun.created_at), Duration::from_secs(12 * 3_600));
     assert_eq!(resume(&engines.engine, &begun).await, Ok(begun.id));
@@ -105,7 +107,7 @@ async fn session_ends_without_requests_after_twelve_hours_and_with_its_token() {
 async fn use_of_a_session_is_written_once_a_minute_and_extends_it() {
     let engines = Engines::with_low_speed().await;
     let (_, caller) = holder(&engines, 1).await;
-    let begun = sign_in::with_token(&engines.engine, &caller, None).await.expect("begun").session;
+    let begun = sign_in::with_token(&engines.engine, &caller, Browser::default()).await.expect("begun").session;
     resume(&engines.engine, &begun).await.expect("valid");
     let stored = async || engines.store().read().await.unwrap().browser_session(begun.id).await.unwrap();
     let minute = Duration::from_secs(60);
@@ -130,7 +132,7 @@ async fn use_of_a_session_is_written_once_a_minute_and_extends_it() {
 async fn token_has_at_most_twenty_sessions_and_a_hundred_links_in_ten_minutes() {
     let engines = Engines::new().await;
     let ((_, caller), (_, other)) = (holder(&engines, 1).await, holder(&engines, 2).await);
-    let begin = async |of: &Caller| sign_in::with_token(&engines.engine, of, None).await;
+    let begin = async |of: &Caller| sign_in::with_token(&engines.engine, of, Browser::default()).await;
     let mut first = None;
     for _ in 0..20 {
         let begun = begin(&caller).await.expect("within the limit").session;
@@ -151,4 +153,28 @@ async fn token_has_at_most_twenty_sessions_and_a_hundred_links_in_ten_minutes() 
     let count = |kind| events.iter().filter(|event| event.kind == kind).count();
     assert_eq!(count(EventKind::SessionCreated), 22);
     assert_eq!((count(EventKind::SessionRevoked), count(EventKind::SignInLinkCreated)), (1, 100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sign_in_ends_the_session_that_the_browser_had() {
+    let engines = Engines::with_low_speed().await;
+    let ((_, caller), (_, other)) = (holder(&engines, 1).await, holder(&engines, 2).await);
+    let begin = async |of: &Caller, replaces: Option<&str>| {
+        let browser = Browser { user_agent: None, replaces };
+        sign_in::with_token(&engines.engine, of, browser).await.expect("begun").session
+    };
+    let (first, elsewhere) = (begin(&caller, None).await, begin(&caller, None).await);
+    let second = begin(&other, Some(first.sha256.as_str())).await;
+    assert_eq!(resume(&engines.engine, &first).await, Err(Code::Unauthenticated), "its cookie is replaced");
+    assert_eq!(resume(&engines.engine, &second).await, Ok(second.id));
+    assert_eq!(resume(&engines.engine, &elsewhere).await, Ok(elsewhere.id), "another browser stays signed in");
+    begin(&caller, Some(first.sha256.as_str())).await;
+    assert_eq!(engines.recorded(AuditAction::SessionRevoke).await, 1, "an ended session is not ended again");
+    let events = engines.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
+    assert_eq!(events.iter().filter(|event| event.kind == EventKind::SessionRevoked).count(), 1);
+    // A browser that signs in again and again stays within the limit of its token.
+    let mut latest = elsewhere;
+    for _ in 0..20 {
+        latest = begin(&caller, Some(latest.sha256.as_str())).await;
+    }
 }

@@ -102,6 +102,7 @@ impl Controller {
             correlation: CorrelationId::from_uuid(self.simulation.uuid()),
             is_dry_run: false,
             expected_plan: None,
+            session: None,
         }
     }
 }

@@ -214,6 +214,7 @@ impl Person {
             correlation: CorrelationId::from_uuid(self.simulation.uuid()),
             is_dry_run: false,
             expected_plan: None,
+            session: None,
         }
     }
 }

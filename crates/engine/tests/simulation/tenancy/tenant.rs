@@ -204,6 +204,7 @@ impl Tenant {
             correlation: CorrelationId::from_uuid(self.simulation.uuid()),
             is_dry_run: false,
             expected_plan: None,
+            session: None,
         }
     }
 
