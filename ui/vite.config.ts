@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 // The control plane that `npm run dev` forwards requests to, for example one that `gpuaas dev` runs.
 const server = process.env["GPUAAS_URL"] ?? "https://127.0.0.1:7443";
 const forwarded = Object.fromEntries(
-  ["/api", "/errors", "/docs"].map((path) => [path, { target: server, secure: false, changeOrigin: true }]),
+  ["/api", "/docs"].map((path) => [path, { target: server, secure: false, changeOrigin: true }]),
 );
 
 export default defineConfig({

@@ -13,7 +13,8 @@ applyTheme(storedTheme());
 // Before anything else reads the address: a code in it is a credential.
 signInLink.take();
 router.listen();
-void signInLink.exchange().then((signedIn) => (signedIn ? undefined : session.load()));
+// A code waits until it is known whether this browser is signed in already.
+void session.load();
 
 const target = document.getElementById("app");
 if (target !== null) mount(App, { target });

@@ -18,7 +18,7 @@ const TYPES: Record<string, string> = {
 };
 
 async function replaceShell(context: BrowserContext, folder: string): Promise<void> {
-  await context.route(/^https:\/\/[^/]+\/(?!api\/|errors\/)/, async (route) => {
+  await context.route(/^https:\/\/[^/]+\/(?!api\/|docs\/)/, async (route) => {
     const { pathname } = new URL(route.request().url());
     const file = join(folder, pathname);
     const body = readFileSync(extname(pathname) !== "" && existsSync(file) ? file : join(folder, "index.html"));

@@ -24,6 +24,8 @@ export type Credential = { code: string } | { token: string };
 type Status = "unknown" | "signed_in" | "signed_out" | "unreachable";
 
 const RETRY_MS = 3_000;
+/** A session's document lists so many projects; there may be more. */
+const LISTED_MAX = 1_000;
 
 class Session {
   status = $state<Status>("unknown");
@@ -33,10 +35,18 @@ class Session {
   ended = $state(false);
   #document = $state.raw<SessionDocument>();
   #chosen = $state<string>();
+  #retry: ReturnType<typeof setTimeout> | undefined;
+  /** What the event streams follow: they begin again when it is another session or project. */
+  #followed: string | undefined;
 
   constructor() {
     credentials.onSessionLost = () => this.#lost();
     credentials.onCsrfRefused = () => void this.load();
+  }
+
+  /** Changes when somebody else signs in: nothing of the earlier session may stay on the page. */
+  get id(): string | undefined {
+    return this.#document?.id;
   }
 
   get user(): string {
@@ -57,24 +67,46 @@ class Session {
 
   /** Name of the project that pages show; `undefined` while a platform has none. */
   get project(): string | undefined {
-    const { projects } = this;
-    return (projects.find((project) => project.name === this.#chosen) ?? projects[0])?.name;
+    return this.#chosen === undefined ? this.projects[0]?.name : this.nameOfProject(this.#chosen);
+  }
+
+  /** True if the address names a project that does not exist or that the session may not see. No other one is shown in its place. */
+  get isProjectUnknown(): boolean {
+    return this.#chosen !== undefined && this.projects.length < LISTED_MAX && !this.#find(this.#chosen);
+  }
+
+  /** The name of a project of which the name or the id is known. */
+  nameOfProject(project: string): string;
+  nameOfProject(project: string | undefined): string | undefined;
+  nameOfProject(project: string | undefined): string | undefined {
+    return project === undefined ? undefined : (this.#find(project)?.name ?? project);
   }
 
   may(permission: Permission): boolean {
     return this.#document?.permissions.includes(permission) ?? false;
   }
 
-  /** Takes over the project of an address. */
+  /** Takes over the project of an address. An address without one keeps the choice, unless there is no such project. */
   choose(project: string | undefined): void {
-    if (project === undefined || project === this.#chosen) return;
-    const before = this.project;
+    const isLost = this.status === "signed_in" && this.isProjectUnknown;
+    if (project === this.#chosen || (project === undefined && !isLost)) return;
     this.#chosen = project;
-    if (this.status === "signed_in" && this.project !== before) this.#connect();
+    if (this.status === "signed_in") this.#connect();
+  }
+
+  /** Forgets a project that was deleted: the first of the others is chosen. */
+  forgetProject(id: string): void {
+    const before = this.#document;
+    const deleted = this.#find(id);
+    if (before === undefined || deleted === undefined) return;
+    if (this.#chosen === deleted.name || this.#chosen === id) this.#chosen = undefined;
+    this.#document = { ...before, projects: before.projects.filter((project) => project.id !== id) };
+    this.#connect();
   }
 
   /** Asks whether this browser is signed in. */
   async load(): Promise<void> {
+    clearTimeout(this.#retry);
     try {
       this.#began(documentFrom(await requestJson("GET", "/api/v1/session")));
     } catch (thrown) {
@@ -83,7 +115,8 @@ class Session {
       } else if (this.status !== "signed_in") {
         this.status = "unreachable";
         this.problem = problemOf(thrown);
-        setTimeout(() => void this.load(), RETRY_MS);
+        clearTimeout(this.#retry);
+        this.#retry = setTimeout(() => void this.load(), RETRY_MS);
       }
     }
   }
@@ -103,25 +136,38 @@ class Session {
   }
 
   #began(document: SessionDocument): void {
-    const isOther = this.#document?.user !== document.user || this.status !== "signed_in";
+    clearTimeout(this.#retry);
     this.#document = document;
     credentials.csrf = document.csrf;
     this.problem = undefined;
     this.ended = false;
     this.status = "signed_in";
-    if (isOther) this.#connect();
+    this.#connect();
   }
 
   #lost(): void {
     this.ended ||= this.#document !== undefined;
     this.#document = undefined;
     credentials.csrf = "";
+    clearTimeout(this.#retry);
+    this.#followed = undefined;
     hub.disconnect();
     this.status = "signed_out";
   }
 
+  #find(project: string): Project | undefined {
+    return this.projects.find((known) => known.name === project || known.id === project);
+  }
+
+  /** Follows the chosen project, unless the streams of this session follow it already. */
   #connect(): void {
-    hub.connect(this.project, this.may("platform.read"));
+    const project = this.isProjectUnknown ? undefined : this.project;
+    const hasPlatform = this.may("platform.read");
+    // A project that was deleted and created again has the same name and another id.
+    const followed = JSON.stringify([this.#document?.id, project && this.#find(project)?.id, project, hasPlatform]);
+    if (followed === this.#followed) return;
+    this.#followed = followed;
+    hub.connect(project, hasPlatform);
   }
 }
 

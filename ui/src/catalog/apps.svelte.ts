@@ -1,4 +1,4 @@
-//! The catalog's apps: labels, schemas and versions come from their manifests.
+//! The names of the catalog's apps, which come from their manifests. Versions change with imports: pages that need them read `pages/apps/source`.
 
 import { api, take } from "../api/client";
 import type { App } from "../api/types";
@@ -7,7 +7,7 @@ class Apps {
   #read: Promise<App[]> | undefined;
   list = $state.raw<readonly App[]>([]);
 
-  /** Reads the catalog once; it changes only with the control plane. */
+  /** Reads the catalog once: names change only with the control plane. */
   load(): Promise<App[]> {
     this.#read ??= take(api.GET("/api/v1/apps"))
       .then((page) => {

@@ -195,5 +195,8 @@ export function workloadLook(workload: Pick<Workload, "lifecycle" | "health" | "
       return lookOf("lifecycle", "running");
     case "healthy":
       return well("Healthy");
+    default:
+      // A value that a newer server has added.
+      return lookOf("health", workload.health);
   }
 }

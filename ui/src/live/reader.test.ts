@@ -1,5 +1,7 @@
 import { expect, it } from "vitest";
 
+import { ProblemError } from "../api/problem";
+import type { Problem } from "../api/types";
 import { Reader, type Source, type Timing } from "./reader";
 
 /** Time and frames that a test moves. */
@@ -126,4 +128,22 @@ it("reads again after the stream opened if events may be missing", async () => {
   reader.refreshSince(timing.now());
   await timing.step(1_000);
   expect(log).toEqual(["load", "load"]);
+});
+
+it("does not repeat what was refused, until an event touches it", async () => {
+  let asked = 0;
+  const { timing, log, reader } = setUp({
+    load: () => {
+      asked += 1;
+      return Promise.reject(new ProblemError({ status: 404, code: "not_found" } as Problem));
+    },
+  });
+  reader.start();
+  await timing.step(0);
+  await timing.step(60_000);
+  await timing.step(1_000);
+  expect([asked, log]).toEqual([1, ["failed"]]);
+  reader.touch(true);
+  await timing.step(16);
+  expect(asked).toBe(2);
 });

@@ -3,6 +3,7 @@
 //! Guarantees: at most one reading runs; any number of touches before a frame are one reading; under a lasting flood of events, readings leave
 //! the browser and the server twice the time that they take.
 
+import { ProblemError } from "../api/problem";
 import { type Touch, Touched } from "./touches";
 
 export interface Source<T> {
@@ -106,7 +107,8 @@ export class Reader<T> {
     } catch (thrown) {
       if (signal.aborted) return;
       this.sink.failed(thrown);
-      this.#cancelRetry = this.timing.after(RETRY_MS, () => this.touch(true));
+      // What is refused stays refused: an event, a reconnected stream or a person asks again.
+      if (!isLasting(thrown)) this.#cancelRetry = this.timing.after(RETRY_MS, () => this.touch(true));
     } finally {
       this.#isReading = false;
       const took = this.timing.now() - this.#startedAt;
@@ -122,4 +124,11 @@ export class Reader<T> {
     if (ids === undefined || patch === undefined || this.#value === undefined) return this.source.load(signal);
     return patch.call(this.source, this.#value.is, ids, signal);
   }
+}
+
+/** The statuses of what is not there, and of what the caller may not see. */
+const LASTING = new Set([403, 404]);
+
+function isLasting(thrown: unknown): boolean {
+  return thrown instanceof ProblemError && LASTING.has(thrown.problem.status);
 }

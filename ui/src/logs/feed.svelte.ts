@@ -94,6 +94,7 @@ export class LogFeed {
     let count = 0;
     for await (const lines of readLogs(selection, this.#cursor, abort.signal)) {
       if (abort.signal.aborted) return true;
+      this.problem = undefined;
       const kept = lines.filter(this.#keeps);
       count += lines.length;
       const hasRoom = await this.#take(kept, abort.signal);
@@ -148,10 +149,12 @@ function frame(): Promise<void> {
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => {
+    const done = (): void => {
       clearTimeout(timer);
+      signal.removeEventListener("abort", done);
       resolve();
-    });
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done);
   });
 }

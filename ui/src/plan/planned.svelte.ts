@@ -1,7 +1,8 @@
 //! A request that is shown as a plan before it runs.
 //!
 //! Guarantees: what runs is the plan that was shown, or nothing: the request carries the plan's digest. If another plan would run by then, the
-//! refusal says how it differs, and the newer plan takes the place of the old one for another decision.
+//! refusal says how it differs, and the newer plan takes the place of the old one for another decision. A plan that arrives after the request
+//! became another one is discarded.
 
 import { Submission } from "../api/submission.svelte";
 import type { Preview, Problem, Started } from "../api/types";
@@ -19,7 +20,9 @@ export class PlannedRun<Body> {
   /** How the plan differs from one that was shown before. */
   changed = $state.raw<Problem>();
   #body: Body | undefined;
-  #planning = new Submission();
+  /** Counts the requests: an answer to an earlier one says nothing about the present one. */
+  #revision = 0;
+  #planning = $state.raw(new Submission());
   #running = new Submission();
 
   constructor(private readonly send: Send<Body>) {}
@@ -49,12 +52,13 @@ export class PlannedRun<Body> {
     if (plan === undefined || body === undefined) return undefined;
     const digest = plan.digest;
     const sent = { body, digest };
+    const revision = this.#revision;
     this.changed = undefined;
     const started = await this.#running.run(sent, (_, key) =>
       this.send(body, digest === undefined ? {} : { plan_digest: digest }, key),
     );
     if (started !== undefined && "operation" in started) return started;
-    if (this.#running.problem?.code === "plan_changed") {
+    if (revision === this.#revision && this.#running.problem?.code === "plan_changed") {
       const changed = this.#running.problem;
       this.#running.clear();
       if (await this.#read(body)) this.changed = changed;
@@ -64,16 +68,19 @@ export class PlannedRun<Body> {
 
   /** Forgets the plan, because the request becomes another one. */
   clear(): void {
+    this.#revision += 1;
     this.plan = undefined;
     this.changed = undefined;
-    this.#planning.clear();
+    // A new one, because the old one may still wait for the plan of the earlier request.
+    this.#planning = new Submission();
     this.#running.clear();
   }
 
   async #read(body: Body): Promise<boolean> {
     this.#body = body;
+    const revision = this.#revision;
     const plan = await this.#planning.run(body, (sent) => this.send(sent, { dry_run: true }, undefined));
-    if (plan === undefined || !("steps" in plan)) return false;
+    if (revision !== this.#revision || plan === undefined || !("steps" in plan)) return false;
     this.plan = plan;
     return true;
   }

@@ -63,3 +63,36 @@ it("without a plan nothing runs", async () => {
   expect(await run.run()).toBeUndefined();
   expect(calls).toEqual([{ dry_run: true }]);
 });
+
+it("a plan that arrives after the request changed is not shown, and does not hold up the next one", async () => {
+  const answers: ((digest: string) => void)[] = [];
+  const calls: [string, PlanQuery][] = [];
+  const run = new PlannedRun<string>((body, query) => {
+    calls.push([body, query]);
+    if (!query.dry_run) return Promise.resolve(STARTED);
+    return new Promise((resolve) => answers.push((digest) => resolve(plan(digest))));
+  });
+  const first = run.review("two nodes");
+  run.clear();
+  expect(run.isPlanning).toBe(false);
+  const second = run.review("three nodes");
+  answers[1]?.("plan-of-three");
+  expect(await second).toBe(true);
+  answers[0]?.("plan-of-two");
+  expect(await first).toBe(false);
+  expect(run.plan?.digest).toBe("plan-of-three");
+  expect(await run.run()).toBe(STARTED);
+  expect(calls.at(-1)).toEqual(["three nodes", { plan_digest: "plan-of-three" }]);
+});
+
+it("the failure of an earlier request is not shown at the next one", async () => {
+  let refuse: () => void = () => undefined;
+  const run = new PlannedRun<string>(
+    () => new Promise((_, reject) => (refuse = () => reject(new ProblemError(problem("placement_invalid"))))),
+  );
+  const review = run.review("two nodes");
+  run.clear();
+  refuse();
+  expect(await review).toBe(false);
+  expect(run.problem).toBeUndefined();
+});

@@ -43,7 +43,7 @@ function decode(part: string): string | undefined {
 }
 
 /** Paths that the server answers itself. */
-const SERVED = ["/api", "/errors", "/docs", "/assets", "/install"];
+const SERVED = ["/api", "/docs", "/assets", "/install"];
 
 /** True if the shell shows this path; otherwise a link to it leaves the shell. */
 export function isOwnPath(path: string): boolean {

@@ -75,8 +75,16 @@ function isPlainLink(link: HTMLAnchorElement): boolean {
 /** The address of a path in the chosen project. Use it for every `href`, so that a link also works in a new tab. */
 export function href(path: string): string {
   const { project, projects } = session;
-  if (projects.length < 2 || project === undefined || path.includes("project=")) return path;
+  if (projects.length < 2 || project === undefined || session.isProjectUnknown || path.includes("project="))
+    return path;
   return `${path}${path.includes("?") ? "&" : "?"}project=${encodeURIComponent(project)}`;
+}
+
+/** The address of a path in a project, by its name or id, which may be another one than the chosen: pages list things of all projects, too. */
+export function hrefIn(project: string | null | undefined, path: string): string {
+  const name = session.nameOfProject(project ?? undefined);
+  if (name === undefined || name === session.project || path.includes("project=")) return href(path);
+  return `${path}${path.includes("?") ? "&" : "?"}project=${encodeURIComponent(name)}`;
 }
 
 /** The address of a path with user-made names in it: each is one encoded part. */

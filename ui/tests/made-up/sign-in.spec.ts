@@ -13,6 +13,16 @@ test("a used link says what went wrong and what to do, and leaves the address ba
   expect(page.url()).not.toContain("sign-in");
 });
 
+test("a link replaces a session only after a question", async ({ page, serve }) => {
+  const server = await serve({});
+  await page.goto(`${server.url}/workloads#sign-in=somebody-elses`);
+  await expect(page.getByRole("dialog")).toContainText("This browser is signed in as");
+  expect(page.url()).not.toContain("sign-in");
+  await page.getByRole("button", { name: "Stay signed in" }).click();
+  await expect(page.getByRole("dialog")).toBeHidden();
+  await expect(page.getByRole("heading", { level: 1, name: "Workloads" })).toBeVisible();
+});
+
 test("a token becomes a session, and no trace of it stays in the browser", async ({ page, serve, console }) => {
   console.expect(/\/api\/v1\/session$/);
   const server = await serve({ signedIn: false });

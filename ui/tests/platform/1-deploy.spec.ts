@@ -75,7 +75,7 @@ test("a cluster is deployed by keyboard alone", async ({ open, platform }) => {
   await page.keyboard.press("Enter");
   await expect(page.getByRole("heading", { level: 1, name: "keys" })).toBeVisible();
   await platform.untilWorkload("keys", "runs", ({ workload }) => workload.health === "healthy");
-  await expect(page.getByText("1 of 1 members ready")).toBeVisible();
+  await expect(page.getByText("1 of 1 member ready")).toBeVisible();
 });
 
 test("every refusal of a form is shown at its field at once", async ({ open, console }) => {

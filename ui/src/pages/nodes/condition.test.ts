@@ -42,7 +42,7 @@ test("equal GPUs are counted together, and a missing report is no zero", () => {
   const gpu = (model: string) => ({ bus: "0000:3b:00.0", pci_id: "10de:2335", model });
   const facts = (gpus: ReturnType<typeof gpu>[]) => ({ machine: { gpus } }) as unknown as NonNullable<Node["facts"]>;
   expect(gpuText(node({ facts: facts([gpu("H200"), gpu("H200"), gpu("L4")]) }))).toBe("2×H200, 1×L4");
-  expect(gpuText(node({ facts: facts([]) }))).toBe("none");
+  expect(gpuText(node({ facts: facts([]) }))).toBe("no GPU");
   expect(gpuText(node())).toBeUndefined();
 });
 

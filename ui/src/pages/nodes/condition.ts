@@ -59,7 +59,7 @@ export function findingsNote(node: Node): FindingsNote {
 export function gpuText(node: Node): string | undefined {
   const gpus = node.facts?.machine?.gpus;
   if (!gpus) return undefined;
-  if (gpus.length === 0) return "none";
+  if (gpus.length === 0) return "no GPU";
   const counts = new Map<string, number>();
   for (const gpu of gpus) {
     const model = gpu.model ?? gpu.pci_id;

@@ -53,8 +53,8 @@ export function oneNode(name: string): LiveSource<Node> {
   };
 }
 
-/** The tasks of a node that are read at most: the newest of older nodes come after these pages. */
-const TASKS_MAX = 5_000;
+/** The tasks of a node that are read at most. The API lists the oldest first, so those of a node with more are its oldest. */
+export const TASKS_MAX = 5_000;
 
 /** The tasks of a node, newest first. */
 export function tasksOf(node: Pick<Node, "id" | "name">): LiveSource<Task[]> {

@@ -11,5 +11,5 @@ export function credentialFrom(typed: string): Credential | undefined {
   if (text === "" || /\s/.test(text)) return undefined;
   const code = /#sign-in=(.+)$/.exec(text)?.[1];
   if (text.startsWith(CODE_PREFIX)) return { code: text };
-  return code === undefined ? { token: text } : { code: decodeURIComponent(code) };
+  return code === undefined ? { token: text } : { code };
 }

@@ -10,7 +10,7 @@ const ADDED = fieldsOf({
 });
 
 function line(kind: Terms["kind"], parameters: JsonObject, digest?: string, project?: string): string {
-  return actionLine({ kind, workload: "train", app: "rke2", project, parameters }, ADDED, NODES, digest);
+  return actionLine({ kind, id: "w-1", workload: "train", app: "rke2", project, parameters }, ADDED, NODES, digest);
 }
 
 it("each action has the line of its own verb", () => {

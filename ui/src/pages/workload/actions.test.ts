@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
 import type { Fault, Member, Workload } from "../../api/types";
-import { actionLabel, offeredActions, whyOf } from "./actions";
+import { actionLabel, offeredActions, rightFor, whyOf } from "./actions";
 
 const FAULT: Fault = {
   code: "x",
@@ -59,5 +59,14 @@ it("says what is awaited, from whom and since when", () => {
     "waiting for the kubelet of agent-1",
     "node",
     "2026-07-01T12:00:00Z",
+  ]);
+});
+
+it("to go on with an operation is another right than to change a workload", () => {
+  expect((["resume", "cancel", "repair", "decommission"] as const).map(rightFor)).toEqual([
+    "operations.control",
+    "operations.control",
+    "workloads.write",
+    "workloads.write",
   ]);
 });

@@ -2,7 +2,7 @@
 
 import type { Component } from "svelte";
 
-import type { Member, OperationKind, Waiting, Workload, WorkloadDetail } from "../../api/types";
+import type { Member, OperationKind, Permission, Waiting, Workload, WorkloadDetail } from "../../api/types";
 import { type ActionKind, actionOf, type NextAction } from "../../text/command";
 
 /** A request to open the dialog of an action, with what is already known. */
@@ -119,4 +119,9 @@ export function whyOf(detail: Pick<WorkloadDetail, "workload" | "members">): Why
     from: waiting?.from ?? null,
     action: action && isOffered(action, workload, members) ? action : undefined,
   };
+}
+
+/** The right that an action needs: to go on with an operation, or to end it, is one of its own. */
+export function rightFor(kind: ActionKind): Permission {
+  return kind === "resume" || kind === "cancel" ? "operations.control" : "workloads.write";
 }

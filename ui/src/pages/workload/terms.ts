@@ -19,8 +19,11 @@ import { words } from "../../text/plain";
 /** Everything that a request of an action says. */
 export interface Terms {
   kind: Exclude<ActionKind, "deploy" | "cancel">;
+  /** Id of the workload: its name may be that of another one in the project that the page shows. */
+  id: string;
   workload: string;
   app: string;
+  /** Project of the workload. */
   project: string | undefined;
   /** Parameters by name; for added members their placement; for a decommission what it gives up. */
   parameters: JsonObject;
@@ -29,7 +32,7 @@ export interface Terms {
 /** Sends an action, as a dry run or with the digest of its plan. */
 export function sendAction(terms: Terms, query: PlanQuery, key: string | undefined): Promise<Preview | Started> {
   const { app, kind, parameters } = terms;
-  const path = { workload: terms.workload };
+  const path = { workload: terms.id };
   const params = { path, query: { project: terms.project, ...query }, header: { "Idempotency-Key": key } };
   switch (kind) {
     case "resume":
