@@ -753,7 +753,7 @@ export interface paths {
         /**
          * Signs a browser in, with the code of a one-time sign-in link or with an API token.
          * @description The response sets the session's cookie. Requests with the cookie need no token; all except GET and HEAD need the header `x-gpuaas-csrf`
-         *     with the value `csrf` of the response. The session has the rights of its token.
+         *     with the value `csrf` of the response. The session has the rights of its token. It replaces the one that this browser had, which ends.
          */
         post: operations["sign_in"];
         delete?: never;
