@@ -1,7 +1,7 @@
 //! Removal of a workload without remains; anything that prevents it is reported.
 
 use anyhow::{Context, ensure};
-use gpuaas_api_types::{OperationDetail, Step, WorkloadDetail};
+use gpuaas_api_types::{Member, OperationDetail, Step, WorkloadDetail};
 
 use super::{WORKLOAD, planted::Planted};
 use crate::{
@@ -85,7 +85,9 @@ fn decommission_with_residue(control_plane: &ControlPlane, spoiled: &Node) -> an
     ])?)?;
     let why = || evidence::describe_operation(control_plane, &detail);
     let shown: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
-    let member = shown.members.iter().find(|member| member.node_name == spoiled.name().as_str());
+    // Earlier members on this machine were removed.
+    let present = |member: &&Member| member.node_name == spoiled.name().as_str() && member.state != "removed";
+    let member = shown.members.iter().find(present);
     let step = format!("{}/residue", member.context("the node has no member")?.name);
     let failed: Vec<&Step> = detail.steps.iter().filter(|step| step.state == "failed").collect();
     ensure!(failed.len() == 1 && failed[0].key == step, "other steps than {step} failed: {}", why());
