@@ -86,7 +86,7 @@ function greatest(a: number | undefined, b: number | undefined): number | undefi
   return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
 }
 
-/** The axis of an operation that began at `begin` and goes on until `now` unless it ended. */
+/** The time axis of an operation: from its `begin` to its end, or to `now` while it runs. */
 export function axisOf(begin: number, end: number | undefined, now: number): Axis {
   const to = Math.max(end ?? now, begin + 1_000);
   const unit = tickUnit(to - begin);

@@ -49,7 +49,7 @@ it("resumes after the last received number", async () => {
   expect(openings).toEqual([false, true]);
 });
 
-it("begins anew when events were removed in between", async () => {
+it("asks again without a number when events were removed in between", async () => {
   const { requests, openings } = await follow([
     () => answer(7),
     () => new Response("{}", { status: 410 }),
