@@ -4,6 +4,7 @@ import "./base.css";
 import { mount } from "svelte";
 
 import { session } from "./api/session.svelte";
+import { pageUse } from "./api/use";
 import App from "./App.svelte";
 import { router } from "./router/router.svelte";
 import { applyTheme, storedTheme } from "./shell/theme";
@@ -13,6 +14,7 @@ applyTheme(storedTheme());
 // Before anything else reads the address: a code in it is a credential.
 signInLink.take();
 router.listen();
+pageUse.watch(window);
 // A code waits until it is known whether this browser is signed in already.
 void session.load();
 

@@ -22,10 +22,8 @@ pub struct SignIn {
 /// The user of the request, with the session if a browser sent it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CurrentSession {
-    /// Name of the user.
+    /// Name of the user, as in audit records.
     pub user: String,
-    /// Name of the user in audit records.
-    pub actor: String,
     /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `project-admin`, `project-member`, `viewer` or `auditor`.
     #[schema(value_type = crate::schema::Role)]
     pub role: String,

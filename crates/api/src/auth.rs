@@ -91,7 +91,7 @@ async fn identify(
         Credential::Session { sha256, csrf } => (sha256, csrf),
     };
     let permit = state.limits.lookup_permit(from, &sha256).await?;
-    let resumed = session::resume(&state.engine, &sha256, permit).await;
+    let resumed = session::resume(&state.engine, &sha256, credential::sender(headers), permit).await;
     match &resumed {
         Ok(_) => state.limits.record_lookup(from, &sha256, true),
         Err(refused) if refused.code() == Code::Unauthenticated => state.limits.record_lookup(from, &sha256, false),

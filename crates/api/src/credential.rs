@@ -10,7 +10,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use cookie::{Cookie, SameSite};
 use gpuaas_engine::{
     Keys,
-    commands::{session, token},
+    commands::{
+        session::{self, Sender},
+        token,
+    },
 };
 use gpuaas_model::Code;
 use gpuaas_trust::{constant_time_eq, sha256_hex};
@@ -21,6 +24,8 @@ use crate::problem::ApiProblem;
 const COOKIE: &str = "__Host-gpuaas-session";
 /// Header of changes with the value from `GET /api/v1/session`.
 const CSRF: HeaderName = HeaderName::from_static("x-gpuaas-csrf");
+/// Header of requests that the shell sends by itself while nobody uses its page. It can only shorten a session.
+const IDLE: HeaderName = HeaderName::from_static("x-gpuaas-idle");
 /// Header in which a browser says which site caused the request. Scripts cannot set it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -123,6 +128,11 @@ pub(crate) fn check_site(headers: &HeaderMap) -> Result<(), ApiProblem> {
     Err(ApiProblem::new(Code::CrossSite, "another site made this browser send the request")
         .about(FETCH_SITE.as_str())
         .then("open the control plane itself and repeat the action there"))
+}
+
+/// Returns what sent a request with a session's cookie.
+pub(crate) fn sender(headers: &HeaderMap) -> Sender {
+    if headers.contains_key(IDLE) { Sender::IdlePage } else { Sender::Person }
 }
 
 /// Refuses a change of a session without the header that proves that a page of this server sent it.

@@ -21,7 +21,8 @@ use crate::{operations::declared, routes};
 #[openapi(
     info(title = "GPUaaS", description = "The control plane of a GPU cloud. Every error is a problem document (RFC 9457) with a stable code. \
         The session of a browser replaces the token: `POST /api/v1/sessions` sets its cookie, and every request with the cookie, except GET and \
-        HEAD, needs the header `x-gpuaas-csrf` with the value `csrf` of `GET /api/v1/session`. \
+        HEAD, needs the header `x-gpuaas-csrf` with the value `csrf` of `GET /api/v1/session`. A request with the header \
+        `x-gpuaas-idle` does not count as a use of its session. \
         In addition to the errors of each operation: an unknown path below `/api` gets 404 `not_found`, and a method that a path does not have gets 405 \
         `method_not_allowed` with `Allow`. Without a body: 400 for a request that is not HTTP, 414 for a URL of 64 KiB or more, 431 for longer headers."),
     components(schemas(gpuaas_api_types::Problem)),

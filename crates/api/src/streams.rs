@@ -4,7 +4,7 @@
 //! Guarantees: a stream ends when its token or session expires. It ends with the notification that one of them was revoked; if the
 //! notification is lost, at most [`CHECK_EVERY`] later.
 //!
-//! An open stream is no use of a session: a browser that sends no other request is signed out.
+//! An open stream is no use of a session.
 
 use std::{
     collections::HashMap,

@@ -9,6 +9,7 @@ import { clock } from "../live/clock";
 import { problemFrom, unreachable } from "./problem";
 import type { paths } from "./schema";
 import type { ListPage } from "./types";
+import { pageUse } from "./use";
 
 /** What the session lends the client. */
 export const credentials = {
@@ -19,8 +20,9 @@ export const credentials = {
 
 const READS = new Set(["GET", "HEAD"]);
 
-/** Adds the CSRF token to the headers of a request that changes something. */
+/** Adds the CSRF token to the headers of a request that changes something, and says if nobody uses the page. */
 export function authorize(headers: Headers, method: string): void {
+  if (pageUse.isIdle) headers.set("x-gpuaas-idle", "1");
   if (!READS.has(method) && credentials.csrf !== "") headers.set("x-gpuaas-csrf", credentials.csrf);
 }
 

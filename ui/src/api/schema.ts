@@ -1912,7 +1912,6 @@ export interface components {
         /**
          * @description The user of the request, with the session if a browser sent it.
          * @example {
-         *       "actor": "ann",
          *       "at": "2026-07-01T12:00:00.000Z",
          *       "control_plane_version": "0.1.0",
          *       "created_at": "2026-07-01T12:00:00.000Z",
@@ -1941,8 +1940,6 @@ export interface components {
          *     }
          */
         CurrentSession: {
-            /** @description Name of the user in audit records. */
-            actor: string;
             /**
              * Format: date-time
              * @description Time of the control plane's clock.
@@ -1980,7 +1977,7 @@ export interface components {
             role: components["schemas"]["Role"];
             /** @description Id of the token whose rights the user has. */
             token: string;
-            /** @description Name of the user. */
+            /** @description Name of the user, as in audit records. */
             user: string;
         };
         /** @description Disk for the app's data. */

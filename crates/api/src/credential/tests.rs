@@ -80,6 +80,12 @@ fn change_needs_the_value_of_its_own_session_once() {
 }
 
 #[test]
+fn request_of_an_idle_page_is_no_use() {
+    assert_eq!(sender(&headers(&[("x-gpuaas-idle", "1")])), Sender::IdlePage);
+    assert_eq!(sender(&HeaderMap::new()), Sender::Person);
+}
+
+#[test]
 fn cookie_is_kept_from_scripts_other_sites_and_plain_connections() {
     let stored = stored_cookie("text", 43_200).unwrap();
     let text = stored.to_str().unwrap();

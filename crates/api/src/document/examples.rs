@@ -193,7 +193,7 @@ fn nodes() -> Examples {
 
 fn sessions() -> Examples {
     let session = json!({
-        "user": "ann", "actor": "ann", "role": "viewer", "token": ID, "project": PROJECT,
+        "user": "ann", "role": "viewer", "token": ID, "project": PROJECT,
         "projects": [{ "id": PROJECT, "name": "research", "created_at": AT }],
         "permissions": ["project.read", "workloads.read", "logs.read", "access.view"],
         "control_plane_version": "0.1.0", "at": AT, "id": ID, "proof": "sign_in_link", "csrf": SHA256,

@@ -184,7 +184,6 @@ async fn current(
     let time =
         |of: fn(&BrowserSessionRecord) -> Timestamp| session.as_ref().map(|session| of(&session.record).to_string());
     Ok(CurrentSession {
-        actor: user.name.clone(),
         role: user.role.to_string(),
         token: user.token.to_string(),
         project: user.project.map(|id| id.to_string()),

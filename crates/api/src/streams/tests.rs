@@ -57,7 +57,7 @@ impl OpenStream {
         Self::open(seconds, None).await
     }
 
-    /// Opens a stream of a browser whose session ends after this time without a request.
+    /// Opens a stream of a browser whose session ends after this time without use.
     async fn of_session_idle_after_seconds(seconds: u64) -> Self {
         let ends_at = BEGIN.plus(Duration::from_secs(seconds));
         let session = BrowserSessionRecord {

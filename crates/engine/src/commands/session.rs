@@ -20,21 +20,31 @@ pub const PERMISSION: Permission = Permission::ProjectRead;
 pub(super) const PREFIX: &str = "gpuaas-session";
 /// Lifetime of a session, whatever uses it: a working day.
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 3_600);
-/// Longest time between two requests of a session.
+/// Longest time between two uses of a session.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Interval at which the use of a session is written. A session can therefore end up to this much before [`IDLE_MAX`] is over.
 const USE_WRITTEN_EVERY: Duration = Duration::from_secs(60);
+
+/// What sent a request of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A person who uses the page, or a program: the session is in use.
+    Person,
+    /// An open page that nobody uses, because something that it shows has changed.
+    IdlePage,
+}
 
 /// Returns whether a text is a session's cookie that this control plane issued, valid or not. Other texts are refused without a look-up.
 pub fn is_issued(keys: &Keys, text: &str) -> bool {
     keys.tokens().has_valid_code(PREFIX, text)
 }
 
-/// Returns the valid session whose cookie has this digest, with its valid token, and writes that the session is in use. `permit` is that of
-/// the look-up: it is dropped when both are found, because the write can wait for others.
+/// Returns the valid session whose cookie has this digest, with its valid token, and writes that the session is in use, unless only an idle
+/// page uses it. `permit` is that of the look-up: it is dropped when both are found, because the write can wait for others.
 pub async fn resume(
     engine: &Engine,
     sha256: &str,
+    sender: Sender,
     permit: impl Send,
 ) -> Result<(BrowserSessionRecord, TokenRecord), CommandError> {
     let store = engine.store();
@@ -46,7 +56,7 @@ pub async fn resume(
         return Err(refuse(format!("this session ended after {} hours", LIFETIME.as_secs() / 3_600)));
     }
     if session.idle_expires_at <= now {
-        return Err(refuse(format!("this session ended after {} minutes without a request", IDLE_MAX.as_secs() / 60)));
+        return Err(refuse(format!("this session ended after {} minutes without use", IDLE_MAX.as_secs() / 60)));
     }
     let token = match store.read_once().await?.token(session.token).await {
         Ok(token) => Some(token).filter(|token| token.is_valid_at(now) && !token.is_bootstrap),
@@ -55,7 +65,7 @@ pub async fn resume(
     };
     let token = token.ok_or_else(|| refuse("the token of this session was revoked or has expired"))?;
     drop(permit);
-    if !is_use_due(&session, now) {
+    if sender == Sender::IdlePage || !is_use_due(&session, now) {
         return Ok((session, token));
     }
     match write_use(engine, session.id, now).await {

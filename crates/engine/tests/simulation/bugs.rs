@@ -56,6 +56,11 @@ fn catch_all(bugs: &[Bug]) -> Vec<Option<Caught>> {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
                     let Some((at, bug)) = next else { return };
                     let one = catch(bug);
+                    let outcome = one.as_ref().map_or_else(
+                        || "by NOTHING".to_owned(),
+                        |one| format!("by {} at seed {}", one.oracle, one.seed),
+                    );
+                    show(&format!("deliberate bug {} is noticed {outcome}", bug.name()));
                     caught.lock().unwrap_or_else(PoisonError::into_inner).insert(at, one);
                 }
             });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpuaas_engine::{
     Caller, Engine,
     commands::{
-        session,
+        session::{self, Sender},
         sign_in::{self, Browser, SignedIn},
         token,
     },
@@ -34,7 +34,7 @@ async fn redeem(engine: &Engine, sha256: &str) -> Result<SignedIn, Code> {
 }
 
 async fn resume(engine: &Engine, session: &BrowserSessionRecord) -> Result<BrowserSessionId, Code> {
-    let resumed = session::resume(engine, &session.sha256, ()).await;
+    let resumed = session::resume(engine, &session.sha256, Sender::Person, ()).await;
     resumed.map(|(session, _)| session.id).map_err(|refused| refused.code())
 }
 
@@ -122,6 +122,9 @@ async fn use_of_a_session_is_written_once_a_minute_and_extends_it() {
     let mut tx = engines.store().begin().await.unwrap();
     tx.update_browser_session(&used).await.unwrap();
     tx.commit().await.unwrap();
+    let idle = session::resume(&engines.engine, &begun.sha256, Sender::IdlePage, ()).await;
+    assert_eq!(idle.expect("valid").0.id, begun.id);
+    assert_eq!(stored().await, used, "an idle page does not use its session");
     resume(&engines.engine, &begun).await.expect("valid");
     let after = stored().await;
     assert!(after.last_used_at >= begun.last_used_at && after.idle_expires_at > used.idle_expires_at, "{after:?}");
