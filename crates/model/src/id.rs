@@ -27,7 +27,15 @@ macro_rules! ids {
         impl $name {
             /// Generates an identifier from the clock's time and 10 random bytes.
             pub fn generate(clock: &dyn Clock, entropy: &dyn Entropy) -> Self {
-                Self(uuid_v7(clock, entropy))
+                Self(uuid_v7(clock.now().as_millis(), entropy))
+            }
+
+            /// Generates an identifier that sorts after `earlier`, also if that one was generated with a clock that is ahead of this one: those
+            /// of two replicas differ, and a clock can be set back.
+            pub fn generate_after(earlier: Option<Self>, clock: &dyn Clock, entropy: &dyn Entropy) -> Self {
+                let now = clock.now().as_millis();
+                let first = earlier.map_or(now, |earlier| now.max(millis_of(earlier.0).saturating_add(1)));
+                Self(uuid_v7(first, entropy))
             }
 
             /// Wraps a stored or received UUID.
@@ -104,11 +112,15 @@ ids! {
     ReplicaId = "replica id";
 }
 
-fn uuid_v7(clock: &dyn Clock, entropy: &dyn Entropy) -> Uuid {
+fn uuid_v7(millis: i64, entropy: &dyn Entropy) -> Uuid {
     let mut random = [0_u8; 10];
     entropy.fill(&mut random);
-    let millis = u64::try_from(clock.now().as_millis()).unwrap_or(0);
-    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+    uuid::Builder::from_unix_timestamp_millis(u64::try_from(millis).unwrap_or(0), &random).into_uuid()
+}
+
+/// Returns the time in a UUID of version 7: its first 48 bits.
+fn millis_of(uuid: Uuid) -> i64 {
+    uuid.as_bytes()[..6].iter().fold(0, |millis, byte| (millis << 8) | i64::from(*byte))
 }
 
 #[cfg(test)]
@@ -128,10 +140,30 @@ mod tests {
             bytes.fill(0);
         }
     }
+    struct Ones;
+    impl Entropy for Ones {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(0xff);
+        }
+    }
 
     #[test]
     fn ids_sort_by_creation_time() {
         assert!(NodeId::generate(&FixedClock(1_000), &Zeros) < NodeId::generate(&FixedClock(1_001), &Zeros));
+    }
+
+    #[test]
+    fn id_sorts_after_an_earlier_one_of_a_clock_that_is_ahead() {
+        let earlier = OperationId::generate(&FixedClock(5_000), &Ones);
+        let after = |millis| OperationId::generate_after(Some(earlier), &FixedClock(millis), &Zeros);
+        for millis in [1_000, 5_000, 9_000] {
+            assert!(after(millis) > earlier, "{millis}");
+        }
+        assert_eq!(after(9_000), OperationId::generate(&FixedClock(9_000), &Zeros));
+        assert_eq!(
+            OperationId::generate_after(None, &FixedClock(1_000), &Zeros),
+            OperationId::generate(&FixedClock(1_000), &Zeros)
+        );
     }
 
     #[test]

@@ -276,8 +276,9 @@ async fn accept_for(
 ) -> Result<Accepted, CommandError> {
     let ports = engine.ports();
     rows.clear_fault();
+    let newest = tx.newest_operation(rows.workload.id).await?.map(|newest| newest.id);
     let operation = OperationRecord {
-        id: OperationId::generate(&*ports.clock, &*ports.entropy),
+        id: OperationId::generate_after(newest, &*ports.clock, &*ports.entropy),
         workload: rows.workload.id,
         project: rows.workload.project,
         kind: request.kind,

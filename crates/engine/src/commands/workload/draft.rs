@@ -100,7 +100,9 @@ pub(super) async fn draft_deploy(
     }
     let placed = placement::place(tx, &*entry.app, ask.project, &ask.intent, &[]).await?;
     let now = engine.ports().clock.now();
-    let id = WorkloadId::generate(&*engine.ports().clock, &*engine.ports().entropy);
+    // The newest workload is the one that a name means.
+    let namesake = tx.workload_by_name(ask.project, ask.name.as_str()).await?.map(|namesake| namesake.id);
+    let id = WorkloadId::generate_after(namesake, &*engine.ports().clock, &*engine.ports().entropy);
     let first_phase = entry.app.manifest().phases.first().cloned().unwrap_or_default();
     let Status { lifecycle, phase, progress, health, recovery } = Status::requested(first_phase);
     let workload = WorkloadRecord {

@@ -37,7 +37,7 @@ pub(crate) async fn start(engine: &Engine, id: WorkloadId) -> Result<Option<Oper
     let draft = draft_reconciliation(engine, rows)?;
     let workload = &draft.rows.workload;
     let operation = OperationRecord {
-        id: OperationId::generate(&*ports.clock, &*ports.entropy),
+        id: OperationId::generate_after(newest.map(|newest| newest.id), &*ports.clock, &*ports.entropy),
         workload: id,
         project: workload.project,
         kind: draft.request.kind,

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
+use gpuaas_engine::{Precondition, commands::workload};
 use gpuaas_model::{
     AuditAction, Endpoint, EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState,
     TaskType,
@@ -14,6 +15,7 @@ use gpuaas_store::{AuditFilter, Gate, StoreError, TaskFilter};
 use serde_json::json;
 
 use crate::{
+    engines::admin,
     kit::{call, milestone, needs, task},
     nodes::hold,
     site::Site,
@@ -54,6 +56,22 @@ async fn accepted_operation_is_audited_with_its_id_and_members() {
         assert_eq!(metadata["operation"], json!(ended.operation.id));
         assert_eq!(metadata["members"], "unit-1 on gpu-1, unit-2 on gpu-2");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_replica_accepts_is_the_newest_although_its_clock_is_behind() {
+    let site = Site::of(1).await;
+    let plan = |_: &WorkloadView| vec![milestone("ready")];
+    let first = site.deploy_and_wait(plan).await.workload.id;
+    let behind = site.engines.one_hour_behind().await;
+    let accepted = workload::decommission(&behind, &admin(), first, &Precondition::Any).await.unwrap();
+    let newest = site.engines.store().read().await.unwrap().newest_operation(first).await.unwrap();
+    assert_eq!(newest.map(|newest| newest.id), Some(accepted.operation.id));
+    site.end_of(accepted.operation.id).await;
+    let second = workload::deploy(&behind, &admin(), site.request()).await.unwrap().workload;
+    let mut reader = site.engines.store().read().await.unwrap();
+    let named = reader.workload_by_name(second.project, second.name.as_str()).await.unwrap();
+    assert_eq!(named.map(|named| named.id), Some(second.id), "the name means the workload that runs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
