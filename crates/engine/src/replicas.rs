@@ -78,7 +78,7 @@ impl Engine {
             self.nodes().close_channels();
             self.join().await?;
         }
-        let lives = self.store().read().await?.replicas().await?;
+        let lives = self.store().read_once().await?.replicas().await?;
         let (mut living, mut next) = (BTreeSet::new(), LEASE_TTL);
         for life in lives.iter().filter(|life| life.replica.id != self.replica()) {
             if !life.time_left.is_zero() {

@@ -156,7 +156,7 @@ pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, Serv
         // Fails if the sealing key does not decrypt the store's secrets: it is then another control plane's store.
         let keys = keys(&store, sealing, &ports).await?;
         let made = one_time_admin(&store, &keys, &options.data_dir, &ports, TokenReason::Recovery).await?;
-        let replicas = store.read().await?.replicas().await?;
+        let replicas = store.read_once().await?.replicas().await?;
         let running = replicas.into_iter().find(|life| !life.time_left.is_zero());
         Ok(OneTimeAdmin { url: running.map(|life| life.replica.api_url), ..made })
     };

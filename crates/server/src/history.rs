@@ -264,7 +264,7 @@ async fn apply_acceptance(
 async fn record_decision(store: &Store, found: &str, keep_credentials: bool) -> Result<(), ServerError> {
     if !store.is_shared() {
         // This process holds the data directory's lock, so no replica of the store is alive.
-        for life in store.read().await?.replicas().await? {
+        for life in store.read_once().await?.replicas().await? {
             store.evict_replica(life.replica.id, Eviction::Unconditional).await?;
         }
     }

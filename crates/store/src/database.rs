@@ -50,6 +50,14 @@ impl Connection {
         }
     }
 
+    /// Runs statements that begin and end transactions and savepoints, separated by `; `. SQLite keeps them prepared.
+    pub(crate) async fn run_kept(&mut self, sql: &'static str) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(connection) => connection.run_kept(sql),
+            Self::Postgres(connection) => Box::pin(connection.run(sql.into())).await,
+        }
+    }
+
     /// Begins a transaction. If another process holds SQLite's lock, waits for it on a thread that may block. After a
     /// failure the connection must not be used again.
     pub(crate) async fn begin(&mut self, sql: &'static str) -> Result<(), StoreError> {
@@ -98,7 +106,7 @@ impl Connection {
         take: impl FnMut(Row) -> bool + Send,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Sqlite(connection) => connection.each_row(&sql.into(), &values, take),
+            Self::Sqlite(connection) => connection.each_row(sql.into(), &values, take),
             Self::Postgres(connection) => Box::pin(connection.each_row(sql.into(), values, take)).await,
         }
     }

@@ -30,17 +30,35 @@ macro_rules! postgres_now_ms {
     };
 }
 
-/// A renewal keeps the fence; a new holder after expiry gets a higher one.
+/// A renewal keeps the fence; a new holder after expiry gets a higher one. Does nothing unless the condition holds.
 macro_rules! take_lease {
-    ($clock:expr) => {
+    ($clock:expr, $condition:expr) => {
         concat!(
             "with now (ms) as (select case when $4 > 0 then $4 else ",
             $clock,
-            " end) insert into leases (name, holder, fence, expires_at) select $1, $2, 1, now.ms + $3 from now where true \
-             on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at, \
+            " end) insert into leases (name, holder, fence, expires_at) select $1, $2, 1, now.ms + $3 from now where ",
+            $condition,
+            " on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at, \
              fence = case when leases.holder = excluded.holder then leases.fence else leases.fence + 1 end \
              where leases.holder = excluded.holder or leases.expires_at <= excluded.expires_at - $3 \
              returning fence, expires_at"
+        )
+    };
+}
+
+/// The holder is a replica that was not evicted.
+macro_rules! is_replica {
+    () => {
+        "exists (select 1 from replicas where id = $2)"
+    };
+}
+
+macro_rules! replicas {
+    ($clock:expr) => {
+        concat!(
+            "select replicas.id as id, replicas.doc as doc, coalesce(leases.expires_at, 0) as expires_at, ",
+            $clock,
+            " as now_ms from replicas left join leases on leases.name = 'replica/' || replicas.id order by replicas.id"
         )
     };
 }
@@ -134,8 +152,25 @@ impl Dialect {
     /// epoch; if it is 0, the database's clock is used.
     pub(crate) const fn take_lease(self) -> &'static str {
         match self {
-            Self::Sqlite => take_lease!(sqlite_now_ms!()),
-            Self::Postgres => take_lease!(postgres_now_ms!()),
+            Self::Sqlite => take_lease!(sqlite_now_ms!(), "true"),
+            Self::Postgres => take_lease!(postgres_now_ms!(), "true"),
+        }
+    }
+
+    /// Like [`Dialect::take_lease`], but yields nothing if the holder is no replica or was evicted.
+    pub(crate) const fn take_lease_of_replica(self) -> &'static str {
+        match self {
+            Self::Sqlite => take_lease!(sqlite_now_ms!(), is_replica!()),
+            Self::Postgres => take_lease!(postgres_now_ms!(), is_replica!()),
+        }
+    }
+
+    /// Yields every replica, oldest first: its `id`, its `doc`, the end of its lease as `expires_at`, which is 0 without one, and the database's clock
+    /// as `now_ms`, in milliseconds since the epoch.
+    pub(crate) const fn replicas(self) -> &'static str {
+        match self {
+            Self::Sqlite => replicas!(sqlite_now_ms!()),
+            Self::Postgres => replicas!(postgres_now_ms!()),
         }
     }
 

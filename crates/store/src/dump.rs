@@ -115,12 +115,13 @@ enum Line {
     End { rows: u64 },
 }
 
+/// A value. The parser tries one variant after the other, so the most frequent ones come first.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Cell {
-    Null,
-    Int(i64),
     Text(String),
+    Int(i64),
+    Null,
     Blob { hex: String },
 }
 

@@ -65,10 +65,31 @@ impl Tx {
         holder: ReplicaId,
         ttl: Duration,
     ) -> Result<Option<LeaseRecord>, StoreError> {
+        let sql = self.dialect.take_lease();
+        self.take_lease(sql, name, holder, ttl).await
+    }
+
+    /// Like [`Tx::acquire_lease`]; `None` also if the holder is no replica or was evicted.
+    pub(crate) async fn acquire_lease_of_replica(
+        &mut self,
+        name: &str,
+        holder: ReplicaId,
+        ttl: Duration,
+    ) -> Result<Option<LeaseRecord>, StoreError> {
+        let sql = self.dialect.take_lease_of_replica();
+        self.take_lease(sql, name, holder, ttl).await
+    }
+
+    async fn take_lease(
+        &mut self,
+        sql: &'static str,
+        name: &str,
+        holder: ReplicaId,
+        ttl: Duration,
+    ) -> Result<Option<LeaseRecord>, StoreError> {
         let simulated_now = if self.simulated.shared { self.clock.now().as_millis() } else { 0 };
         let ttl_ms = int(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         let values = vec![text(name), text(holder), ttl_ms, Value::Int(simulated_now)];
-        let sql = self.dialect.take_lease();
         let Some(row) = self.row(sql, values).await? else { return Ok(None) };
         let (fence, expires_at) = (get_count(&row, "fence")?, Timestamp::from_millis(get_int(&row, "expires_at")?));
         Ok(Some(LeaseRecord { name: name.to_owned(), holder, fence, expires_at }))

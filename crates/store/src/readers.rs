@@ -71,7 +71,7 @@ impl Readers {
     async fn begin(&self) -> Result<Snapshot, StoreError> {
         let connection = self.pool.get().await.map_err(pool_error)?;
         let mut snapshot = Snapshot { connection: Some(connection), dialect: self.dialect };
-        snapshot.connection()?.run(self.dialect.begin_reading()).await?;
+        snapshot.connection()?.run_kept(self.dialect.begin_reading()).await?;
         Ok(snapshot)
     }
 
@@ -127,7 +127,7 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         let end = async move {
-            if connection.run("rollback").await.is_err() {
+            if connection.run_kept("rollback").await.is_err() {
                 drop(Object::take(connection));
             }
         };

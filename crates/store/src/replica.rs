@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{NodeId, OperationId, ReplicaId};
+use gpuaas_model::{NodeId, OperationId, ReplicaId, Timestamp};
 use uuid::Uuid;
 
 use crate::{
     error::StoreError,
     hint::Change,
-    query::{Value, document, get_text, text},
+    query::{Row, Value, document, get_int, get_text, text},
     record::{ReplicaRecord, SessionRecord},
     retry::with_retries,
     store::{Reader, Store, Tx},
@@ -53,12 +53,11 @@ impl Store {
     pub async fn renew_replica(&self, id: ReplicaId, ttl: Duration) -> Result<bool, StoreError> {
         with_retries(async || {
             let mut tx = self.begin().await?;
-            let known = tx.row("select id from replicas where id = $1", vec![text(id)]).await?.is_some();
-            if known {
-                tx.acquire_lease(&lease(id), id, ttl).await?;
+            let is_known = tx.acquire_lease_of_replica(&lease(id), id, ttl).await?.is_some();
+            if is_known {
                 tx.commit().await?;
             }
-            Ok(known)
+            Ok(is_known)
         })
         .await
     }
@@ -119,14 +118,19 @@ impl Tx {
 }
 
 impl Reader {
-    /// Returns every replica that was not evicted, oldest first.
+    /// Returns every replica that was not evicted, oldest first. Runs one statement.
     pub async fn replicas(&mut self) -> Result<Vec<ReplicaLiveness>, StoreError> {
-        let known: Vec<ReplicaRecord> = self.list("select id, doc from replicas order by id", Vec::new()).await?;
-        let mut lives = Vec::with_capacity(known.len());
-        for replica in known {
-            lives.push(ReplicaLiveness { time_left: self.time_left(replica.id).await?, replica });
-        }
-        Ok(lives)
+        let rows = self.rows(self.dialect.replicas(), Vec::new()).await?;
+        let simulated_now = self.simulated.shared.then(|| self.clock.now());
+        let liveness = |row: &Row| -> Result<ReplicaLiveness, StoreError> {
+            let expires_at = Timestamp::from_millis(get_int(row, "expires_at")?);
+            let now = match simulated_now {
+                Some(now) => now,
+                None => Timestamp::from_millis(get_int(row, "now_ms")?),
+            };
+            Ok(ReplicaLiveness { replica: row.record_of("replicas", "doc")?, time_left: expires_at.since(now) })
+        };
+        rows.iter().map(liveness).collect()
     }
 
     /// Returns the connection that carries a node channel.

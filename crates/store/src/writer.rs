@@ -229,7 +229,7 @@ impl WriterState {
         let left = self.group.as_mut().and_then(|group| group.last_end.take());
         let lost = || StoreError::Unreachable("the connection was lost".to_owned());
         let connection = self.connection.as_mut().ok_or_else(lost)?;
-        connection.run(dialect.next_savepoint(left == Some(SavepointEnd::RolledBack))).await
+        connection.run_kept(dialect.next_savepoint(left == Some(SavepointEnd::RolledBack))).await
     }
 
     /// Begins a transaction, and connects first if necessary.
@@ -327,16 +327,16 @@ impl Shared {
         pending: &[PendingChange],
     ) -> Result<Option<CommitNumbers>, StoreError> {
         if pending.is_empty() {
-            return connection.run("rollback").await.map(|()| None);
+            return connection.run_kept("rollback").await.map(|()| None);
         }
         if group.last_end == Some(SavepointEnd::RolledBack) {
-            connection.run(self.dialect.rollback_savepoint()).await?;
+            connection.run_kept(self.dialect.rollback_savepoint()).await?;
         }
         if let Some(origin) = self.observers.hint_origin {
             hint::announce(connection, origin, pending.iter().flat_map(|done| &done.hints)).await?;
         }
         let counted = self.observers.history.count(connection, self.dialect, group.changed_before).await?;
-        connection.run("commit").await.map_err(StoreError::into_commit_error)?;
+        connection.run_kept("commit").await.map_err(StoreError::into_commit_error)?;
         Ok(counted)
     }
 }

@@ -31,7 +31,6 @@ const SCANS: &[(&str, &str)] = &[
     ("select id from authorities", "only a few rows"),
     ("select key_id from signing_keys", "only a few rows"),
     ("select key_id as id, state, version, seed, doc, code from signing_keys order by key_id", "only a few rows"),
-    ("select id, doc from replicas order by id", "only a few rows"),
     ("select version, checksum from schema_versions", "only a few rows, at a start"),
     ("select name from leases where holder", "a replica has died; at most one row per node and operation"),
     (

@@ -22,7 +22,7 @@ pub(crate) async fn list_replicas(
     Authenticated(_caller): Authenticated,
     Params(page): Params<PageParams>,
 ) -> Result<Json<List<Replica>>, ApiProblem> {
-    let lives = state.engine.store().read().await?.replicas().await?;
+    let lives = state.engine.store().read_once().await?.replicas().await?;
     let (lives, next_cursor) = page.page_of(lives, |life| life.replica.id.to_string());
     let mut items = Vec::new();
     for life in lives {

@@ -73,7 +73,7 @@ fn simulation_of_a_deployment_succeeds_despite_faults() {
         return;
     }
     let seeds = std::env::var("GPUAAS_SEEDS").map_or(SEEDS, |text| text.parse().expect("GPUAAS_SEEDS is a number"));
-    let played = play_all(&(0..seeds).collect::<Vec<_>>(), play);
+    let played = play_all(&(0..seeds).collect::<Vec<_>>(), |seed| play(seed).without_trace());
     let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
     show(&format!("simulation: {:?}", injected(&played)));
     let backups = injected(&played).get("backups restored").copied().unwrap_or_default();
@@ -93,7 +93,7 @@ fn simulation_of_tenants_keeps_them_isolated() {
     }
     let setting = std::env::var("GPUAAS_TENANT_SEEDS");
     let seeds = setting.map_or(TENANT_SEEDS, |text| text.parse().expect("GPUAAS_TENANT_SEEDS is a number"));
-    let played = play_all(&(0..seeds).collect::<Vec<_>>(), seed::play_tenants);
+    let played = play_all(&(0..seeds).collect::<Vec<_>>(), |seed| seed::play_tenants(seed).without_trace());
     let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
     show(&format!("simulation of tenants: {:?}", injected(&played)));
     assert!(failed.is_empty(), "{} of {} seeds failed\n{}", failed.len(), played.len(), failed.join("\n"));
@@ -109,7 +109,7 @@ fn simulation_of_whole_lives_ends_in_states_that_people_asked_for() {
     }
     let setting = std::env::var("GPUAAS_LIFE_SEEDS");
     let seeds = setting.map_or(LIFE_SEEDS, |text| text.parse().expect("GPUAAS_LIFE_SEEDS is a number"));
-    let played = play_all(&(0..seeds).collect::<Vec<_>>(), seed::play_life);
+    let played = play_all(&(0..seeds).collect::<Vec<_>>(), |seed| seed::play_life(seed).without_trace());
     let failed = played.iter().filter(|played| !played.violations.is_empty()).enumerate();
     let failed: Vec<String> = failed
         .map(|(at, played)| {

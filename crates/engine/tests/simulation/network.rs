@@ -29,6 +29,27 @@ use crate::{
 
 type Update = Result<TaskLine, DispatchError>;
 
+/// An envelope on its way, with the task in it or the reason why it cannot be opened.
+struct Message {
+    envelope: String,
+    task: Result<TaskStatement, String>,
+}
+
+impl Message {
+    fn new(envelope: String) -> Arc<Self> {
+        let task = Envelope::open(envelope.as_bytes(), signing_keys()).map_err(|error| error.to_string());
+        Arc::new(Self { envelope, task })
+    }
+
+    /// Describes the task for the trace.
+    fn describe(&self) -> String {
+        match &self.task {
+            Ok(task) => format!("{} {} (attempt {}, fence {})", task.task_type, task.task, task.attempt, task.fence),
+            Err(error) => error.clone(),
+        }
+    }
+}
+
 /// One control plane's access to the network.
 pub(crate) struct Network {
     pub(crate) simulation: std::sync::Weak<Simulation>,
@@ -53,14 +74,14 @@ impl Nodes for Network {
             simulation.scheduler.sleep(Duration::from_secs(5)).await;
             return Err(DispatchError::Lost("the replica that holds the channel does not answer".to_owned()));
         }
-        simulation.log(&format!("{} → {}: {}", simulation.plane_name(self.plane), node.name, describe_task(envelope)));
+        let message = Message::new(envelope.to_owned());
+        simulation.log(&format!("{} → {}: {}", simulation.plane_name(self.plane), node.name, message.describe()));
         let (updates, stream) = mpsc::unbounded();
-        let envelope: Arc<str> = envelope.into();
         if simulation.happens(|faults| faults.duplicated) {
             simulation.count("messages repeated");
-            replay_later(&simulation, &node, envelope.clone());
+            replay_later(&simulation, &node, message.clone());
         }
-        replay_with_old_fence(&simulation, &node, &envelope);
+        replay_with_old_fence(&simulation, &node, &message);
         let lost = simulation.happens(|faults| faults.lost);
         let within = simulation.clone();
         simulation.scheduler.spawn(simulation.outside, async move {
@@ -71,7 +92,7 @@ impl Nodes for Network {
                 return send(&updates, Err(DispatchError::Lost("the message was lost".to_owned())));
             }
             let (lines, answers) = mpsc::unbounded();
-            deliver(&within, &node, &envelope, lines);
+            deliver(&within, &node, &message, lines);
             forward_updates(&within, &node, &link, answers, &updates).await;
         });
         Ok(stream.boxed())
@@ -132,24 +153,22 @@ impl Nodes for Network {
 }
 
 /// Delivers the envelope to the node's agent, which answers into `lines`. If no agent runs, or when it dies, `lines` is dropped.
-fn deliver(simulation: &Arc<Simulation>, node: &Arc<Node>, envelope: &Arc<str>, lines: UnboundedSender<TaskLine>) {
+fn deliver(simulation: &Arc<Simulation>, node: &Arc<Node>, message: &Arc<Message>, lines: UnboundedSender<TaskLine>) {
     let Some((process, agent)) = node.agent() else { return };
-    let (within, node, envelope) = (simulation.clone(), node.clone(), envelope.clone());
+    let (within, node, message) = (simulation.clone(), node.clone(), message.clone());
     simulation.scheduler.spawn(process, async move {
-        match agent.accept(envelope.as_bytes()).await {
+        match agent.accept(message.envelope.as_bytes()).await {
             Ok(mut answer) => {
                 while let Some(line) = answer.next().await {
-                    if let (TaskLine::Accepted, Ok(task)) =
-                        (&line, Envelope::open(envelope.as_bytes(), &signing_keys()))
-                    {
-                        oracles::check_effect(&within, Effect::Begun(Box::new(task)));
+                    if let (TaskLine::Accepted, Ok(task)) = (&line, &message.task) {
+                        oracles::check_effect(&within, Effect::Begun(Box::new(task.clone())));
                     }
                     // If the receiver is gone, the result remains in the ledger.
                     let _ = lines.unbounded_send(line);
                 }
             }
             Err(refusal) => {
-                within.log(&format!("{} refuses {}: {}", node.name, describe_task(&envelope), refusal.code));
+                within.log(&format!("{} refuses {}: {}", node.name, message.describe(), refusal.code));
                 let failure = TaskFailure::new(refusal.code, refusal.message);
                 let _ = lines.unbounded_send(TaskLine::Ended(TaskOutcome::Failed { failure }));
             }
@@ -158,34 +177,34 @@ fn deliver(simulation: &Arc<Simulation>, node: &Arc<Node>, envelope: &Arc<str>, 
 }
 
 /// Delivers the same envelope again up to 30 s later, when its sender may be dead. The answer is discarded.
-fn replay_later(simulation: &Arc<Simulation>, node: &Arc<Node>, envelope: Arc<str>) {
+fn replay_later(simulation: &Arc<Simulation>, node: &Arc<Node>, message: Arc<Message>) {
     let (within, node) = (simulation.clone(), node.clone());
     let wait = Duration::from_millis(simulation.between(1, 30_000));
     simulation.scheduler.spawn(simulation.outside, async move {
         within.scheduler.sleep(wait).await;
-        within.log(&format!("{}: {} is delivered again", node.name, describe_task(&envelope)));
-        deliver(&within, &node, &envelope, mpsc::unbounded().0);
+        within.log(&format!("{}: {} is delivered again", node.name, message.describe()));
+        deliver(&within, &node, &message, mpsc::unbounded().0);
     });
 }
 
 /// Occasionally sends a copy of the task, under a new task id, signed with the previous fence, as a deposed leader could. No row exists for
 /// that task, and the node must refuse it.
-fn replay_with_old_fence(simulation: &Arc<Simulation>, node: &Arc<Node>, envelope: &str) {
-    let Ok(task) = Envelope::open(envelope.as_bytes(), &signing_keys()) else { return };
+fn replay_with_old_fence(simulation: &Arc<Simulation>, node: &Arc<Node>, message: &Message) {
+    let Ok(task) = &message.task else { return };
     if task.fence < 2 || !simulation.happens(|faults| faults.old_leader) {
         return;
     }
     let present = task.fence;
-    let old = TaskStatement { task: TaskId::from_uuid(simulation.uuid()), fence: present - 1, ..task };
+    let old = TaskStatement { task: TaskId::from_uuid(simulation.uuid()), fence: present - 1, ..task.clone() };
     let Ok(envelope) = signer().sign(&old) else { return };
-    let (within, node, envelope): (_, _, Arc<str>) = (simulation.clone(), node.clone(), envelope.to_json().into());
+    let (within, node, old) = (simulation.clone(), node.clone(), Message::new(envelope.to_json()));
     simulation.scheduler.spawn(simulation.outside, async move {
         within.scheduler.sleep(within.latency()).await;
         let Some((_, agent)) = node.agent() else { return };
         // An agent that has not seen the current fence cannot detect the old one.
         if agent.hello().await.1 >= present {
             within.count("old leaders");
-            deliver(&within, &node, &envelope, mpsc::unbounded().0);
+            deliver(&within, &node, &old, mpsc::unbounded().0);
         }
     });
 }
@@ -234,13 +253,5 @@ fn describe(line: &TaskLine) -> String {
         TaskLine::Ended(TaskOutcome::Succeeded { .. }) => "succeeded".to_owned(),
         TaskLine::Interrupted => "interrupted".to_owned(),
         TaskLine::Accepted | TaskLine::Progress(_) => "in progress".to_owned(),
-    }
-}
-
-/// Describes the task in an envelope for the trace.
-fn describe_task(envelope: &str) -> String {
-    match Envelope::open(envelope.as_bytes(), &signing_keys()) {
-        Ok(task) => format!("{} {} (attempt {}, fence {})", task.task_type, task.task, task.attempt, task.fence),
-        Err(error) => error.to_string(),
     }
 }

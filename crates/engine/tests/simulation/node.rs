@@ -152,7 +152,7 @@ impl Node {
                 let host = Arc::new(node.disk.clone());
                 let identity = locked(&node.identity).clone();
                 let ports = (clock.clone(), runtime.clone());
-                match SimulatedAgent::open(host, &identity, signing_keys(), ports, &handler).await {
+                match SimulatedAgent::open(host, &identity, signing_keys().clone(), ports, &handler).await {
                     Ok(agent) => {
                         *locked(&node.agent) = Some((process, Arc::new(agent)));
                         return node.reconnect_forever(within, process).await;

@@ -46,18 +46,20 @@ pub(crate) struct Plane {
 }
 
 /// Returns the signer that every control plane uses.
-pub(crate) fn signer() -> TaskSigner {
-    TaskSigner::from_seed(&SIGNING_SEED)
+pub(crate) fn signer() -> &'static TaskSigner {
+    static SIGNER: OnceLock<TaskSigner> = OnceLock::new();
+    SIGNER.get_or_init(|| TaskSigner::from_seed(&SIGNING_SEED))
 }
 
 /// Returns the key set with which agents verify tasks.
-pub(crate) fn signing_keys() -> SigningKeySet {
-    SigningKeySet {
+pub(crate) fn signing_keys() -> &'static SigningKeySet {
+    static KEYS: OnceLock<SigningKeySet> = OnceLock::new();
+    KEYS.get_or_init(|| SigningKeySet {
         version: 1,
         keys: vec![signer().public(KeyState::Active)],
         expires_at: Timestamp::from_millis(i64::MAX),
         authorities: Vec::new(),
-    }
+    })
 }
 
 /// Returns the keys of a control plane. All simulations share one certificate authority, because certificates are not simulated.
@@ -153,7 +155,7 @@ async fn ensure_signing_key(simulation: &Arc<Simulation>, keys: &Keys) -> Result
     let mut tx = simulation.store.begin().await?;
     if tx.signing_keys().await?.is_empty() {
         let stored =
-            keys.stored_signing_key(&signer(), KeyState::Active, 1, Simulation::START).expect("a seed can be sealed");
+            keys.stored_signing_key(signer(), KeyState::Active, 1, Simulation::START).expect("a seed can be sealed");
         tx.insert_signing_key(&stored).await?;
         tx.commit().await?;
     }

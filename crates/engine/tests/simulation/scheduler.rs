@@ -239,7 +239,8 @@ impl Scheduler {
             return Next::PollTask(first);
         }
         state.ready.retain(|id| state.tasks.contains_key(id));
-        let may_run = |id: &u64| state.tasks.get(id).is_some_and(|task| !state.frozen.contains(&task.process));
+        let is_frozen = |id: &u64| state.tasks.get(id).is_some_and(|task| state.frozen.contains(&task.process));
+        let may_run = |id: &u64| state.frozen.is_empty() || !is_frozen(id);
         let candidates: Vec<usize> =
             state.ready.iter().enumerate().filter(|(_, id)| may_run(id)).map(|(at, _)| at).collect();
         if !candidates.is_empty() {

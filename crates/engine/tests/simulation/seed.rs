@@ -2,15 +2,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::{Mutex, PoisonError},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use gpuaas_bugs::Bug;
 use gpuaas_crash_points::StepKind;
+use gpuaas_model::Clock;
 use gpuaas_store::{CommitTiming, Store, StoreOptions};
 use gpuaas_trust::sha256_hex;
+use tokio::sync::OnceCell;
 
 use crate::{
     faults::Faults,
@@ -52,6 +54,13 @@ pub(crate) struct Played {
     pub(crate) unsettled: Option<String>,
     /// Counts of injected faults and other notable events, by description.
     pub(crate) injected: BTreeMap<&'static str, u32>,
+}
+
+impl Played {
+    /// Returns the result without its trace: those of a thousand seeds take a gigabyte.
+    pub(crate) fn without_trace(self) -> Self {
+        Self { trace: Vec::new(), ..self }
+    }
 }
 
 /// Simulates one deployment with the faults of the seed.
@@ -130,19 +139,19 @@ async fn play_here(
 ) -> Played {
     let scheduler = Scheduler::new(Simulation::START, chance.fork());
     let folder = folder();
-    let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
-    let clock = std::sync::Arc::new(SimulatedClock(scheduler.clone()));
+    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock(scheduler.clone()));
+    let options = empty_database(folder.path(), clock.clone()).await;
     let store = Store::open_simulated(&options, clock, answers).await.expect("a store is made");
     let simulation = Simulation::new(scenario, scheduler.clone(), store.clone(), chance, script.faults.clone());
     let watch = {
-        let simulation = std::sync::Arc::downgrade(&simulation);
+        let simulation = Arc::downgrade(&simulation);
         gpuaas_crash_points::watch(move |point| {
             if let Some(simulation) = simulation.upgrade() {
                 simulation.reached(point);
             }
         })
     };
-    let deployed = std::sync::Arc::new(Mutex::new(None));
+    let deployed = Arc::new(Mutex::new(None));
     let (result, people) = (deployed.clone(), simulation.clone());
     scheduler.spawn(simulation.outside, async move {
         let end = match scenario {
@@ -180,7 +189,7 @@ async fn play_here(
     simulation.shut_down();
     store.close().await;
     let injected = simulation.injected.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let (mut trace, violations) = (simulation.trace(), simulation.violations());
+    let (mut trace, violations) = (simulation.take_trace(), simulation.violations());
     trace.extend(rows);
     let unsettled = simulation.unsettled();
     Played { seed, hash: sha256_hex(trace.join("\n").as_bytes()), trace, violations, unsettled, injected }
@@ -191,4 +200,29 @@ pub(crate) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.or_else(|_| tempfile::tempdir()).expect("a folder is made")
+}
+
+/// Creates a database without rows in the folder. It is a copy of the first one of this process, because creating the schema takes as long as
+/// thousands of statements. The store that opens it checks its schema like that of every database.
+pub(crate) async fn empty_database(folder: &Path, clock: Arc<dyn Clock>) -> StoreOptions {
+    static FIRST: OnceCell<Vec<u8>> = OnceCell::const_new();
+    let first = FIRST.get_or_init(|| first_database(clock)).await;
+    std::fs::write(database_in(folder), first).expect("a file is written");
+    options_in(folder)
+}
+
+/// Returns the file of a store that was opened for the first time and closed.
+async fn first_database(clock: Arc<dyn Clock>) -> Vec<u8> {
+    let folder = folder();
+    let store = Store::open(&options_in(folder.path()), clock).await.expect("a store is made");
+    store.close().await;
+    std::fs::read(database_in(folder.path())).expect("a closed store is one file")
+}
+
+fn options_in(folder: &Path) -> StoreOptions {
+    StoreOptions { url: format!("sqlite://{}", database_in(folder).display()) }
+}
+
+fn database_in(folder: &Path) -> PathBuf {
+    folder.join("store.db")
 }

@@ -116,8 +116,8 @@ impl Simulation {
         locked(&self.trace).push(format!("{:>9.3} {text}", passed.as_secs_f64()));
     }
 
-    pub(crate) fn trace(&self) -> Vec<String> {
-        locked(&self.trace).clone()
+    pub(crate) fn take_trace(&self) -> Vec<String> {
+        std::mem::take(&mut locked(&self.trace))
     }
 
     /// Stores the content of an archive file.

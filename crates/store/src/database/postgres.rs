@@ -43,8 +43,7 @@ impl Postgres {
         values: Vec<Value>,
         take: impl FnMut(Row) -> bool + Send,
     ) -> Result<(), StoreError> {
-        let named = sql.clone();
-        let ran = pass_rows(&named, query(sql, values).fetch(&mut self.connection), take).await;
+        let ran = pass_rows(sql.clone(), query(sql, values).fetch(&mut self.connection), take).await;
         self.mark_if_lost(ran)
     }
 
@@ -60,14 +59,14 @@ impl Postgres {
 }
 
 async fn pass_rows(
-    sql: &str,
+    sql: Cow<'static, str>,
     mut rows: futures::stream::BoxStream<'_, Result<PgRow, sqlx::Error>>,
     mut take: impl FnMut(Row) -> bool + Send,
 ) -> Result<(), StoreError> {
     let mut columns: Option<Arc<Columns>> = None;
     while let Some(row) = rows.try_next().await? {
         let columns = columns.get_or_insert_with(|| {
-            Arc::new(Columns::of(sql, row.columns().iter().map(|of| of.name().to_owned()).collect()))
+            Arc::new(Columns::of(sql.clone(), row.columns().iter().map(|of| of.name().to_owned()).collect()))
         });
         let cells = (0..columns.len()).map(|at| cell(&row, at)).collect::<Result<_, _>>()?;
         if !take(Row::new(columns.clone(), cells)) {

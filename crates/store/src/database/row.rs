@@ -1,6 +1,6 @@
 //! Values that statements take and rows that they yield, independent of the database.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
@@ -23,17 +23,21 @@ pub(crate) enum Cell {
     Blob(Vec<u8>),
 }
 
-/// The table and the column names of a statement's rows.
+/// The column names of a statement's rows, with the statement, from which errors take the table.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    table: String,
+    sql: Cow<'static, str>,
     names: Vec<String>,
 }
 
 impl Columns {
     /// Returns the columns with these names that the statement yields.
-    pub(crate) fn of(sql: &str, names: Vec<String>) -> Self {
-        Self { table: table_of(sql).to_owned(), names }
+    pub(crate) fn of(sql: Cow<'static, str>, names: Vec<String>) -> Self {
+        Self { sql, names }
+    }
+
+    fn table(&self) -> &str {
+        table_of(&self.sql)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -74,18 +78,18 @@ impl Row {
 
     /// Returns the error for an unreadable column of this row.
     pub(crate) fn corrupt(&self, column: &str, why: impl fmt::Display) -> StoreError {
-        StoreError::corrupt(&self.columns.table, self.key(), column, why)
+        StoreError::corrupt(self.columns.table(), self.key(), column, why)
     }
 
     /// Returns the table and the key for messages.
     pub(crate) fn place(&self) -> String {
-        format!("table {}, row {}", self.columns.table, self.key())
+        format!("table {}, row {}", self.columns.table(), self.key())
     }
 
     /// Returns the key of the row, as far as the statement yields its columns.
     pub(crate) fn key(&self) -> String {
         let of_table =
-            if self.columns().iter().any(|name| name == "id") { &["id"] } else { key_columns(&self.columns.table) };
+            if self.columns().iter().any(|name| name == "id") { &["id"] } else { key_columns(self.columns.table()) };
         let parts = of_table.iter().map(|column| match self.cell(column) {
             Ok(Cell::Text(text)) => text.clone(),
             Ok(Cell::Int(int)) => int.to_string(),
@@ -99,7 +103,7 @@ impl Row {
     pub(crate) fn cell(&self, column: &str) -> Result<&Cell, StoreError> {
         let at = self.columns().iter().position(|name| name == column);
         let Some(cell) = at.and_then(|at| self.cells.get(at)) else {
-            return Err(StoreError::corrupt(&self.columns.table, "*", column, "the column does not exist"));
+            return Err(StoreError::corrupt(self.columns.table(), "*", column, "the column does not exist"));
         };
         cell.as_ref().map_err(|why| self.corrupt(column, why))
     }
@@ -185,7 +189,8 @@ mod tests {
     use super::*;
 
     fn row(sql: &str, columns: &[&str], cells: Vec<ReadCell>) -> Row {
-        Row::new(Arc::new(Columns::of(sql, columns.iter().map(|&name| name.to_owned()).collect())), cells)
+        let names = columns.iter().map(|&name| name.to_owned()).collect();
+        Row::new(Arc::new(Columns::of(Cow::Owned(sql.to_owned()), names)), cells)
     }
 
     fn text(text: &str) -> ReadCell {

@@ -1,6 +1,7 @@
 //! Connections to SQLite.
 
 use std::{
+    borrow::Cow,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,6 +10,7 @@ use std::{
 
 use rusqlite::{
     CachedStatement, OpenFlags, ToSql,
+    config::DbConfig,
     types::{ToSqlOutput, ValueRef},
 };
 
@@ -68,6 +70,9 @@ impl Sqlite {
     fn open_with_flags(file: &Path, flags: OpenFlags, setup: &str) -> rusqlite::Result<Self> {
         let connection = rusqlite::Connection::open_with_flags(file, flags)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
+        // A plan depends on no bound value. SQLite would otherwise prepare a cached statement again at every use if another plan could suit other
+        // values.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.execute_batch(setup)?;
         Ok(Self { connection: Some(connection), file: file.to_owned() })
     }
@@ -77,10 +82,16 @@ impl Sqlite {
         self.add_file(ran)
     }
 
+    /// Runs statements of transactions, separated by `; `, and keeps them prepared.
+    pub(super) fn run_kept(&mut self, sql: &'static str) -> Result<(), StoreError> {
+        let ran = run_kept(self.connection()?, sql);
+        self.add_file(ran)
+    }
+
     /// Begins a transaction. Fails at once if another process holds the write lock.
-    pub(super) fn begin(&mut self, sql: &str) -> Result<(), StoreError> {
+    pub(super) fn begin(&mut self, sql: &'static str) -> Result<(), StoreError> {
         let connection = self.connection()?;
-        let begun = connection.busy_timeout(Duration::ZERO).and_then(|()| connection.execute_batch(sql));
+        let begun = connection.busy_timeout(Duration::ZERO).and_then(|()| run_kept(connection, sql));
         self.add_file(connection.busy_timeout(LOCK_WAIT_MAX).and(begun))
     }
 
@@ -105,11 +116,11 @@ impl Sqlite {
 
     pub(super) fn each_row(
         &mut self,
-        sql: &str,
+        sql: Cow<'static, str>,
         values: &[Value],
         mut take: impl FnMut(Row) -> bool,
     ) -> Result<(), StoreError> {
-        let mut statement = self.prepared(sql, values)?;
+        let mut statement = self.prepared(&sql, values)?;
         let columns = Arc::new(Columns::of(sql, statement.column_names().map(str::to_owned).collect()));
         let mut rows = statement.raw_query();
         while let Some(row) = self.add_file(rows.next())? {
@@ -150,6 +161,10 @@ impl Sqlite {
     fn add_file<T>(&self, ran: rusqlite::Result<T>) -> Result<T, StoreError> {
         ran.map_err(|error| StoreError::from_sqlite(&error, &self.file))
     }
+}
+
+fn run_kept(connection: &rusqlite::Connection, sql: &'static str) -> rusqlite::Result<()> {
+    sql.split("; ").try_for_each(|sql| connection.prepare_cached(sql)?.raw_execute().map(drop))
 }
 
 /// Maps values to SQLite's parameter positions, which it numbers in order of occurrence. The parameter `$1` takes the
@@ -196,4 +211,25 @@ fn cell(value: ValueRef<'_>) -> ReadCell {
         ValueRef::Blob(blob) => Cell::Blob(blob.to_vec()),
         ValueRef::Real(_) => return Err("a floating-point number is not supported".to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_test_support::DatabaseFile;
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    #[test]
+    fn statement_is_prepared_once_for_all_values() {
+        let database = DatabaseFile::new();
+        let table = "create table steps (id text primary key, operation_id text not null, position bigint not null)";
+        let mut sqlite = Sqlite::open(&database.url(), table).unwrap();
+        let sql = "select id from steps where operation_id = $1 order by position";
+        for operation in ["a", "b"] {
+            sqlite.each_row(sql.into(), &[Value::Text(operation.to_owned())], |_| true).unwrap();
+        }
+        let again = sqlite.prepared(sql, &[Value::Text("c".to_owned())]).unwrap();
+        assert_eq!(again.get_status(StatementStatus::RePrepare), 0);
+    }
 }

@@ -85,14 +85,12 @@ fn judge(simulation: &Simulation, oracle: Oracle, check: impl FnOnce(&mut Vec<St
     violations.into_iter().for_each(|what| simulation.report_violation(oracle, what));
 }
 
-/// Checks that a control plane that has just settled an attempt holds the lease of the newest operation.
+/// Checks that a control plane that has just settled an attempt holds the lease of the open operation.
 pub(crate) async fn check_lease_holder(simulation: Arc<Simulation>, plane: Plane) {
     let held = async {
         let mut reader = simulation.store.read().await?;
-        let newest = reader.operations(&OperationFilter::default()).await?.pop();
-        match newest {
-            // Its driver releases the lease at its end, and another replica may take it before it sees that nothing is left to do.
-            Some(operation) if operation.state.is_final() => Ok(None),
+        // The driver of one that has ended releases the lease, and another replica may take it before it sees that nothing is left to do.
+        match reader.open_operations().await?.pop() {
             Some(operation) => Ok(Some(reader.lease(&format!("operation/{}", operation.id)).await?)),
             None => Ok::<_, StoreError>(None),
         }
