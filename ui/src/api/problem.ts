@@ -37,6 +37,11 @@ export function problemFrom(body: unknown, response: Response): ProblemError {
   return new ProblemError({ ...problem, correlation_id: correlation }, response.status >= 500);
 }
 
+/** A successful answer without what the page needs of it. */
+export function unreadable(detail: string, next: string): ProblemError {
+  return new ProblemError(local("answer_unreadable", 0, detail, next));
+}
+
 function isProblem(body: unknown): body is Problem {
   if (typeof body !== "object" || body === null) return false;
   return "code" in body && typeof body.code === "string" && "detail" in body && typeof body.detail === "string";

@@ -1,23 +1,12 @@
 //! The session of this browser. Its secret is a cookie that no script can read; the CSRF token is kept in memory alone.
 
 import { hub } from "../live/hub.svelte";
-import { credentials, requestJson } from "./client";
-import { ProblemError, problemOf } from "./problem";
-import type { Permission, Problem, Project, Role } from "./types";
+import { api, credentials, take } from "./client";
+import { ProblemError, problemOf, unreadable } from "./problem";
+import type { CurrentSession, Permission, Problem, Project, Role } from "./types";
 
-/** Answer of `GET /api/v1/session` to a browser. */
-export interface SessionDocument {
-  id: string;
-  user: string;
-  role: Role;
-  permissions: Permission[];
-  /** At most 1,000; `GET /api/v1/projects` lists more. */
-  projects: Project[];
-  csrf: string;
-  expires_at: string;
-  idle_expires_at: string;
-  control_plane_version: string;
-}
+/** The session of a browser: one by bearer has no id and no CSRF token. */
+type SessionDocument = CurrentSession & { id: string; csrf: string };
 
 export type Credential = { code: string } | { token: string };
 
@@ -108,7 +97,7 @@ class Session {
   async load(): Promise<void> {
     clearTimeout(this.#retry);
     try {
-      this.#began(documentFrom(await requestJson("GET", "/api/v1/session")));
+      this.#began(documentFrom(await take(api.GET("/api/v1/session"))));
     } catch (thrown) {
       if (thrown instanceof ProblemError && thrown.problem.status === 401) {
         this.#lost();
@@ -123,13 +112,13 @@ class Session {
 
   /** Exchanges a one-time code or a token for a session. Throws a [`ProblemError`]. */
   async signIn(credential: Credential): Promise<void> {
-    this.#began(documentFrom(await requestJson("POST", "/api/v1/sessions", credential)));
+    this.#began(documentFrom(await take(api.POST("/api/v1/sessions", { body: credential }))));
   }
 
   /** Ends the session, on the server first. */
   async signOut(): Promise<void> {
     const id = this.#document?.id;
-    if (id !== undefined) await requestJson("DELETE", `/api/v1/sessions/${id}`);
+    if (id !== undefined) await take(api.DELETE("/api/v1/sessions/{id}", { params: { path: { id } } }));
     this.#document = undefined;
     this.ended = false;
     this.#lost();
@@ -171,9 +160,14 @@ class Session {
   }
 }
 
-/** The document of this version's server; the answer of another one still has these fields. */
-function documentFrom(answer: unknown): SessionDocument {
-  return answer as SessionDocument;
+/** Narrows an answer to what a browser's session has. Throws a [`ProblemError`] if it is the answer to another client. */
+function documentFrom(answer: CurrentSession): SessionDocument {
+  const { id, csrf } = answer;
+  if (!id || !csrf) {
+    const next = "Check that no proxy adds an Authorization header to the requests of this browser.";
+    throw unreadable("The control plane answered without a session of this browser.", next);
+  }
+  return { ...answer, id, csrf };
 }
 
 export const session = new Session();

@@ -1,16 +1,19 @@
 import { beforeEach, expect, it, vi } from "vitest";
 
 import { hub } from "../live/hub.svelte";
+import { api } from "./client";
 import { session } from "./session.svelte";
 import type { Project } from "./types";
 
 const project = (name: string): Project => ({ id: `id-of-${name}`, name }) as Project;
 const followed: (string | undefined)[] = [];
 
-/** Answers the next request for the session. */
-function answer(id: string, projects: Project[]): void {
-  const document = { id, user: "ann", role: "project-admin", permissions: [], projects, csrf: "c" };
-  vi.stubGlobal("fetch", () => Promise.resolve(Response.json(document)));
+/** Answers the next requests for the session, as if it had this id and CSRF token. */
+function answer(id: string | undefined, projects: Project[], csrf: string | undefined = "c"): void {
+  const data = { id, user: "ann", role: "project-admin", permissions: [], projects, csrf };
+  const answered = { data, response: new Response() } as never;
+  vi.spyOn(api, "GET").mockResolvedValue(answered);
+  vi.spyOn(api, "POST").mockResolvedValue(answered);
 }
 
 beforeEach(async () => {
@@ -53,4 +56,15 @@ it("after the chosen project was deleted, another one is chosen", () => {
   session.forgetProject("id-of-research");
   expect([session.project, session.isProjectUnknown]).toEqual(["ml", false]);
   expect(followed.at(-1)).toBe("ml");
+});
+
+it("an answer without a session of this browser signs nobody in", async () => {
+  for (const [id, csrf] of [
+    [undefined, "c"],
+    ["session-2", ""],
+  ] as const) {
+    answer(id, [], csrf);
+    await expect(session.signIn({ token: "t" })).rejects.toMatchObject({ problem: { code: "answer_unreadable" } });
+  }
+  expect([session.id, session.project]).toEqual(["session-1", "ml"]);
 });

@@ -68,9 +68,18 @@ export async function* readLogs(
   cursor: LogCursor,
   signal: AbortSignal,
 ): AsyncGenerator<WorkloadLogLine[]> {
+  for await (const documents of readDocuments(logAddress(selection, cursor), signal)) {
+    const lines = documents.filter(isLine);
+    lines.forEach((line) => cursor.advance(line));
+    yield lines;
+  }
+}
+
+/** Reads a log whose lines are documents. The first batch is empty: it says that the stream is open. Throws like [`readLogs`]. */
+export async function* readDocuments(address: string, signal: AbortSignal): AsyncGenerator<unknown[]> {
   const headers = new Headers({ accept: "application/x-ndjson" });
   authorize(headers, "GET");
-  const response = await fetch(logAddress(selection, cursor), { headers, signal }).catch((thrown: unknown) => {
+  const response = await fetch(address, { headers, signal }).catch((thrown: unknown) => {
     if (signal.aborted) throw thrown;
     throw unreachable();
   });
@@ -79,13 +88,8 @@ export async function* readLogs(
     const body: unknown = await response.json().catch(() => undefined);
     throw problemFrom(body, response);
   }
-  // Says that the stream is open, also if there are no lines yet.
   yield [];
-  for await (const values of jsonLines(response.body)) {
-    const lines = values.filter(isLine);
-    lines.forEach((line) => cursor.advance(line));
-    yield lines;
-  }
+  yield* jsonLines(response.body);
 }
 
 function isLine(value: unknown): value is WorkloadLogLine {

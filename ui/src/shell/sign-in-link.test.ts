@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { hub } from "../live/hub.svelte";
+import { api } from "../api/client";
 import { session } from "../api/session.svelte";
+import { hub } from "../live/hub.svelte";
 import { signInLink } from "./sign-in-link.svelte";
 
 const sent: unknown[] = [];
@@ -20,13 +21,14 @@ beforeEach(() => {
   vi.stubGlobal("history", { replaceState: vi.fn() });
   vi.stubGlobal("location", { hash: "", pathname: "/workloads", search: "" });
   vi.stubGlobal("window", { addEventListener: (_: string, run: () => void) => (changed = run) });
-  vi.stubGlobal("fetch", (_: string, init: RequestInit) => {
-    sent.push(init.body);
-    const document = { id: "s", user: "ann", permissions: [], projects: [], csrf: "c" };
-    return Promise.resolve(
-      refused ? Response.json({ code: "sign_in_invalid", detail: "used" }, { status: 401 }) : Response.json(document),
-    );
-  });
+  const post = (_: string, { body }: { body: unknown }): Promise<unknown> => {
+    sent.push(body);
+    const data = { id: "s", user: "ann", permissions: [], projects: [], csrf: "c" };
+    const error = { code: "sign_in_invalid", detail: "used" };
+    const response = new Response(null, { status: refused ? 401 : 201 });
+    return Promise.resolve(refused ? { error, response } : { data, response });
+  };
+  vi.spyOn(api, "POST").mockImplementation(post as never);
   session.status = "signed_out";
   signInLink.take();
 });
@@ -39,7 +41,7 @@ it("a link signs in a browser that is not signed in, once, and leaves the addres
   signInLink.settle();
   signInLink.settle();
   await vi.waitFor(() => expect(session.status).toBe("signed_in"));
-  expect(sent).toEqual([JSON.stringify({ code: "abc-_1" })]);
+  expect(sent).toEqual([{ code: "abc-_1" }]);
 });
 
 it("a link replaces a session only after a question", async () => {
@@ -61,5 +63,5 @@ it("a broken code is refused like any other", async () => {
   open("#sign-in=%");
   signInLink.settle();
   await vi.waitFor(() => expect(signInLink.problem?.code).toBe("sign_in_invalid"));
-  expect(sent).toEqual([JSON.stringify({ code: "%" })]);
+  expect(sent).toEqual([{ code: "%" }]);
 });

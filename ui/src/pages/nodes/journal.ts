@@ -1,21 +1,19 @@
-//! Lines of a journal as the API sends them: one JSON document a line.
+//! The last lines of a member's journal.
 
 import type { LogLine } from "../../api/types";
+import { readDocuments } from "../../logs/request";
 
-/** The lines of an answer. A line that is no document, for example cut at the end, is left out. */
-export function parseLines(text: string): LogLine[] {
-  return text.split("\n").flatMap((line) => {
-    const document = parse(line);
-    return isLogLine(document) ? [document] : [];
-  });
-}
+const TAIL = 200;
 
-function parse(line: string): unknown {
-  try {
-    return line.trim() === "" ? undefined : JSON.parse(line);
-  } catch {
-    return undefined;
-  }
+export async function journalOf(
+  { project, workload, member }: { project: string; workload: string; member: string },
+  signal: AbortSignal,
+): Promise<LogLine[]> {
+  const path = `/api/v1/workloads/${encodeURIComponent(workload)}/members/${encodeURIComponent(member)}/logs`;
+  const address = `${path}?tail=${TAIL}&project=${encodeURIComponent(project)}`;
+  const lines: LogLine[] = [];
+  for await (const documents of readDocuments(address, signal)) lines.push(...documents.filter(isLogLine));
+  return lines;
 }
 
 function isLogLine(value: unknown): value is LogLine {
