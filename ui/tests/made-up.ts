@@ -13,6 +13,10 @@ export interface Settings {
   /** What the server's clock is ahead, in milliseconds. */
   clockMs?: number;
   signedIn?: boolean;
+  /** Lines of each workload's log, of about 200 bytes each. */
+  journalLines?: number;
+  /** Lines a second that a followed log gets. */
+  logRate?: number;
 }
 
 export class MadeUp {
@@ -36,6 +40,8 @@ export class MadeUp {
         RATE: String(settings.rate ?? 0.2),
         CLOCK_MS: String(settings.clockMs ?? 0),
         SIGNED_IN: settings.signedIn === false ? "0" : "1",
+        JOURNAL_LINES: String(settings.journalLines ?? 3_000),
+        LOG_RATE: String(settings.logRate ?? 2),
       },
     });
     const url = await new Promise<string>((resolve, reject) => {

@@ -168,17 +168,23 @@ export class Platform {
     writeFileSync(file, names);
   }
 
-  /** Kills the distribution on a node. */
-  killDistribution(node: string): void {
+  /** Processes of the distribution on a node. */
+  distribution(node: string): number[] {
     const root = `GPUAAS_SANDBOX_ROOT=${this.nodeFile(node, "")}`.replace(/\/$/, "");
-    const pids = readdirSync("/proc")
+    return readdirSync("/proc")
       .filter((name) => /^\d+$/.test(name))
       .filter((pid) => {
         const command = read(`/proc/${pid}/cmdline`).split("\0");
         return /(^|\/)rke2$/.test(command[0] ?? "") && read(`/proc/${pid}/environ`).split("\0").includes(root);
-      });
+      })
+      .map(Number);
+  }
+
+  /** Kills the distribution on a node. */
+  killDistribution(node: string): void {
+    const pids = this.distribution(node);
     if (pids.length === 0) throw new Error(`no distribution runs on ${node}`);
-    pids.forEach((pid) => process.kill(Number(pid), "SIGKILL"));
+    pids.forEach((pid) => process.kill(pid, "SIGKILL"));
   }
 }
 

@@ -30,6 +30,8 @@ export interface Fixtures {
   platform: Platform;
   /** Signs this test's browser in, as the platform's administrator or with a token of this role. */
   signIn: (role?: string) => Promise<void>;
+  /** Another person, in a browser of their own, with a token of this role. */
+  person: (role: string) => Promise<Page>;
   /** Opens a page of the shell for the tests' project. */
   open: (path: string) => Promise<Page>;
 }
@@ -54,6 +56,18 @@ export const test = base.extend<Fixtures>({
       await context.clearCookies();
       await context.addCookies(await platform.cookies(token));
     });
+  },
+  person: async ({ browser, platform, console }, use) => {
+    const contexts: BrowserContext[] = [];
+    await use(async (role) => {
+      const context = await browser.newContext({ ignoreHTTPSErrors: true });
+      contexts.push(context);
+      console.watch(context);
+      if (dist !== undefined) await replaceShell(context, dist);
+      await context.addCookies(await platform.cookies(await tokenOf(platform, role)));
+      return context.newPage();
+    });
+    await Promise.all(contexts.map((context) => context.close()));
   },
   open: async ({ page, platform, signIn }, use) => {
     await signIn();

@@ -1,0 +1,108 @@
+//! Two people at once on the same workload, in two browsers: one sees what the other starts, and neither overrides the other unseen.
+
+import type { Locator, Page } from "@playwright/test";
+
+import { clusterNodes, expectPlan, ofMember, run, untilOperation } from "../actions.ts";
+import { PROJECT } from "../platform.ts";
+import { expect, test } from "../signed-in.ts";
+
+test("what one person starts appears at another, who has no controls and learns why", async ({
+  open,
+  person,
+  platform,
+}) => {
+  const viewer = await person("viewer");
+  await viewer.goto(`${platform.url}/workloads/train?project=${PROJECT}`);
+  let loads = 0;
+  viewer.on("load", () => (loads += 1));
+  await expect(viewer.getByText("3 of 3 members ready")).toBeVisible();
+  await expect(viewer.getByText("your role viewer does not include workloads.write")).toBeVisible();
+
+  const page = await open("/workloads/train/members");
+  const dialog = await ofMember(page, "agent-1", "Drain");
+  await expectPlan(dialog, platform, {
+    consequence: "The work of agent-1 moves to other members, and it accepts no new work until it is uncordoned.",
+    command: "gpuaas workload drain-member train agent-1",
+  });
+  await run(dialog, "Drain agent-1");
+
+  await expect(viewer.getByRole("heading", { level: 2, name: "Drain" })).toBeVisible();
+  await expect(viewer.getByText("Succeeded · ")).toBeVisible();
+  await expect(viewer.getByText("2 of 3 members ready")).toBeVisible();
+  await viewer.getByRole("link", { name: /^Members/ }).click();
+  await expect(viewer.getByRole("row").filter({ hasText: "agent-1" })).toContainText("Drained");
+  await expect(viewer.getByRole("button", { name: /Actions|Add member/ })).toHaveCount(0);
+  expect(loads, "the viewer's page was not loaded again").toBe(0);
+  expect(await clusterNodes(platform)).toEqual(["demo-1", "demo-2!", "demo-4"]);
+});
+
+test("a stale edit changes nothing, shows the newer state, and keeps what was typed", async ({
+  open,
+  person,
+  platform,
+  console,
+}) => {
+  console.expect(/\/api\/v1\/workloads\/[^/]+\/operations/);
+  const page = await open("/workloads/train/members");
+  const drain = await ofMember(page, "agent-2", "Drain");
+  await drain.locator("[name=timeout_seconds]").fill("45");
+  await drain.getByRole("button", { name: "Show the plan" }).click();
+  await expect(drain.getByRole("region", { name: "Steps of the plan" })).toBeVisible();
+
+  const other = await person("project-member");
+  await other.goto(`${platform.url}/workloads/train/members?project=${PROJECT}`);
+  const uncordon = await ofMember(other, "agent-1", "Uncordon");
+  await expectPlan(uncordon, platform, {
+    consequence: "agent-1 accepts new work again. Nothing is interrupted.",
+    command: "gpuaas workload uncordon-member train agent-1",
+  });
+  await run(uncordon, "Uncordon agent-1");
+  await untilOperation(platform, "uncordon_member");
+
+  // The first person's plan is older than what the other one did.
+  await drain.getByRole("button", { name: "Drain agent-2" }).click();
+  await expect(drain.getByRole("alert").filter({ hasText: "The plan has changed since you saw it." })).toBeVisible();
+  await untilOperation(platform, "uncordon_member");
+  await expect(drain.locator("[name=timeout_seconds]")).toHaveValue("45");
+  await run(drain, "Drain agent-2");
+  expect((await untilOperation(platform, "drain_member")).parameters).toMatchObject({
+    member: "agent-2",
+    timeout_seconds: 45,
+  });
+  expect(await clusterNodes(platform)).toEqual(["demo-1", "demo-2", "demo-4!"]);
+});
+
+test("a form about a node that somebody else changed shows its newer state, and keeps what was typed", async ({
+  open,
+  person,
+  platform,
+  console,
+}) => {
+  console.expect(/\/api\/v1\/nodes\/[^/]+\/enrollment/);
+  await platform.take("POST", "/api/v1/nodes", { name: "spare" });
+  const fill = async (at: Page): Promise<Locator> => {
+    await at.getByRole("button", { name: "Actions", exact: true }).click();
+    await at.getByRole("menuitem", { name: "New enrollment command…" }).click();
+    await at
+      .getByRole("dialog")
+      .getByRole("checkbox", { name: /^Force/ })
+      .check();
+    await at.getByRole("dialog").getByLabel("Reason").fill("INC-4711");
+    return at.getByRole("dialog");
+  };
+  const mine = await fill(await open("/nodes/spare"));
+  const other = await person("platform-admin");
+  await other.goto(`${platform.url}/nodes/spare`);
+  const theirs = await fill(other);
+  await theirs.getByRole("button", { name: "Issue" }).click();
+  await expect(theirs.getByText("This command is shown only now.")).toBeVisible();
+
+  await mine.getByRole("button", { name: "Issue" }).click();
+  await expect(mine.getByRole("alert").filter({ hasText: "Somebody else changed spare" })).toContainText("Registered");
+  await expect(mine.getByLabel("Reason")).toHaveValue("INC-4711");
+  // After that, the decision is made again with the newer state in sight.
+  await mine.getByRole("button", { name: "Issue" }).click();
+  await expect(mine.getByText("This command is shown only now.")).toBeVisible();
+  await platform.take("POST", "/api/v1/nodes/spare/retire");
+  await platform.take("DELETE", "/api/v1/nodes/spare");
+});

@@ -1,0 +1,86 @@
+//! The other actions on a running workload, each with its plan, its consequence and its command. Leaves a workload of two members.
+
+import { readFileSync, writeFileSync } from "node:fs";
+
+import { clusterNodes, expectPlan, ofMember, ofWorkload, run, untilOperation } from "../actions.ts";
+import { expect, test } from "../signed-in.ts";
+
+test("a member is replaced by another node, and one is removed", async ({ open, platform }) => {
+  const page = await open("/workloads/train/members");
+  const replace = await ofMember(page, "agent-1", "Replace");
+  await replace.getByRole("radio", { name: /demo-3$/ }).check();
+  await replace.getByRole("button", { name: "Show the plan" }).click();
+  await expectPlan(replace, platform, {
+    consequence: "A new member joins first. Then the work of agent-1 moves to other members",
+    command: "gpuaas workload replace-member train agent-1 --by demo-3",
+  });
+  await run(replace, "Replace agent-1");
+  await untilOperation(platform, "replace_member");
+  expect(await clusterNodes(platform)).toEqual(["demo-1", "demo-3", "demo-4!"]);
+
+  const remove = await ofMember(page, "agent-2", "Remove");
+  await expectPlan(remove, platform, {
+    consequence: "Then it is stopped, and its files are deleted from its node.",
+    command: "gpuaas workload remove-member train agent-2",
+  });
+  await run(remove, "Remove agent-2");
+  await untilOperation(platform, "remove_member");
+  expect(await clusterNodes(platform)).toEqual(["demo-1", "demo-3"]);
+  await expect(page.getByText("2 of 2 members ready")).toBeVisible();
+});
+
+test("a reconciliation writes a changed file again", async ({ open, platform }) => {
+  const file = platform.nodeFile("demo-3", "etc/rancher/rke2/config.yaml");
+  const before = readFileSync(file, "utf8");
+  const page = await open("/workloads/train");
+  const dialog = await ofWorkload(page, "Reconcile");
+  await expectPlan(dialog, platform, {
+    consequence: "What deviates from the desired state is written again. Nothing is restarted.",
+    command: "gpuaas workload reconcile train",
+  });
+  // Now, because the platform finds such a change by itself soon.
+  writeFileSync(file, `${before}# changed by hand\n`);
+  await run(dialog, "Reconcile");
+  const { requested_by: by } = await untilOperation(platform, "reconcile");
+  expect(by).not.toBe("control-plane");
+  expect(readFileSync(file, "utf8")).toBe(before);
+});
+
+test("a workload is stopped; its start is cancelled and resumed", async ({ open, platform }) => {
+  const page = await open("/workloads/train");
+  const stop = await ofWorkload(page, "Stop");
+  await expectPlan(stop, platform, {
+    consequence: "Everything that runs in it ends on every member. Its data and its allocations stay.",
+    command: "gpuaas workload stop train",
+  });
+  await run(stop, "Stop");
+  await untilOperation(platform, "stop");
+  await expect(page.getByText("Stopped", { exact: true }).first()).toBeVisible();
+  expect(platform.distribution("demo-1"), "nothing of the distribution runs").toEqual([]);
+
+  // An agent that does not come up keeps the start going.
+  platform.injectFaults("demo-3", "exit-at-once");
+  const start = await ofWorkload(page, "Start");
+  await expectPlan(start, platform, {
+    consequence: "Everything starts again on every member.",
+    command: "gpuaas workload start train",
+  });
+  await run(start, "Start");
+  const { id } = await untilOperation(platform, "start", "running");
+  const cancel = await ofWorkload(page, "Cancel the operation");
+  await expect(cancel.getByText("Steps that have not begun never run. What is done already stays done.")).toBeVisible();
+  await expect(cancel.getByRole("group", { name: "command" })).toHaveText(`gpuaas operation cancel ${id}`);
+  await run(cancel, "Cancel the operation");
+  await untilOperation(platform, "start", "cancelled");
+
+  platform.injectFaults("demo-3", "");
+  const resume = await ofWorkload(page, "Resume");
+  await expectPlan(resume, platform, {
+    consequence: "The operation that did not succeed is repeated. Steps that are done already change nothing.",
+    command: "gpuaas workload resume train",
+  });
+  await run(resume, "Resume");
+  await untilOperation(platform, "start");
+  await expect(page.getByText("2 of 2 members ready")).toBeVisible();
+  expect(await clusterNodes(platform)).toEqual(["demo-1", "demo-3"]);
+});
