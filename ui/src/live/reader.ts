@@ -1,7 +1,7 @@
 //! Reads something again when events touch it.
 //!
-//! Guarantees: at most one reading runs; any number of touches before a frame are one reading; under a lasting flood of events, readings leave
-//! the browser and the server twice the time that they take.
+//! Guarantees: at most one reading runs; all touches of a batch of events are one reading; a reading leaves the browser and the server twice
+//! the time that it takes; few events are followed at once, and under a lasting flood readings are paced. A hidden page reads nothing.
 
 import { ProblemError } from "../api/problem";
 import { type Touch, Touched } from "./touches";
@@ -24,18 +24,25 @@ export interface Sink<T> {
 
 /** More touched entries than this are cheaper to read as a whole. */
 const PATCH_MAX = 8;
-const PAUSE_MIN_MS = 150;
+/** Under a flood, readings of everything are this far apart. */
+const ALL_MS = 150;
+/** What one entry takes of that time. */
+const ENTRY_MS = 50;
+/** How far readings may be ahead of these paces: events come in groups, and a person waits for the first ones. */
+const AHEAD_MS = 450;
 const PAUSE_MAX_MS = 5_000;
 const RETRY_MS = 5_000;
 
 export interface Timing {
-  frame(run: () => void): void;
+  /** Runs something after all touches of a batch, once the page is seen. */
+  soon(run: () => void): void;
   after(ms: number, run: () => void): () => void;
   now(): number;
 }
 
 export const browserTiming: Timing = {
-  frame: (run) => void requestAnimationFrame(run),
+  // A visible page need not wait for a frame: the answer arrives for the next one. A hidden page has no frames.
+  soon: (run) => (document.hidden ? void requestAnimationFrame(run) : queueMicrotask(run)),
   after: (ms, run) => {
     const timer = setTimeout(run, ms);
     return () => clearTimeout(timer);
@@ -51,6 +58,8 @@ export class Reader<T> {
   #isReading = false;
   #startedAt = -Infinity;
   #notBefore = -Infinity;
+  /** When the next reading is due if all keep the pace. */
+  #paced = -Infinity;
   #cancelRetry: () => void = () => undefined;
 
   constructor(
@@ -87,8 +96,8 @@ export class Reader<T> {
       this.#isScheduled = false;
       void this.#read();
     };
-    if (wait > 0) this.timing.after(wait, () => this.timing.frame(run));
-    else this.timing.frame(run);
+    if (wait > 0) this.timing.after(wait, () => this.timing.soon(run));
+    else this.timing.soon(run);
   }
 
   async #read(): Promise<void> {
@@ -111,12 +120,18 @@ export class Reader<T> {
       if (!isLasting(thrown)) this.#cancelRetry = this.timing.after(RETRY_MS, () => this.touch(true));
     } finally {
       this.#isReading = false;
-      const took = this.timing.now() - this.#startedAt;
-      this.#notBefore =
-        this.timing.now() + Math.min(PAUSE_MAX_MS, Math.max(this.source.pause ?? PAUSE_MIN_MS, 2 * took));
+      this.#pause(ids);
       if (!signal.aborted) this.sink.loading(false);
       this.#schedule();
     }
+  }
+
+  /** Decides when the next reading may begin. */
+  #pause(ids: string[] | undefined): void {
+    const now = this.timing.now();
+    const pause = Math.max(this.source.pause ?? 0, 2 * (now - this.#startedAt));
+    this.#paced = Math.max(this.#paced, this.#startedAt) + Math.min(ALL_MS, (ids?.length ?? Infinity) * ENTRY_MS);
+    this.#notBefore = Math.max(now + Math.min(PAUSE_MAX_MS, pause), this.#paced - AHEAD_MS);
   }
 
   #request(ids: string[] | undefined, signal: AbortSignal): Promise<T> {

@@ -5,6 +5,9 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
+/** Made once: each takes longer to make than to use. */
+const ZONE = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
+
 /** A span in one unit, for example `41 s`, `3 min`, `12 d`. */
 export function span(milliseconds: number): string {
   const ms = Math.max(0, milliseconds);
@@ -40,9 +43,7 @@ function two(ms: number, big: number, bigName: string, small: number, smallName:
 /** A time by the browser's zone, with seconds and the zone, for example `2026-07-01 14:11:08 GMT+2`. */
 export function absolute(at: number): string {
   const date = new Date(at);
-  const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" })
-    .formatToParts(date)
-    .find((part) => part.type === "timeZoneName")?.value;
+  const zone = ZONE.formatToParts(date).find((part) => part.type === "timeZoneName")?.value;
   return `${day(date)} ${clockTime(at)} ${zone ?? ""}`.trim();
 }
 
