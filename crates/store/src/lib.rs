@@ -1,6 +1,6 @@
 //! Persistence: the only crate with SQL, and the only source of truth. The same code and statements run on SQLite (the
-//! embedded default) and on PostgreSQL 14 or newer, where several replicas share one store. `tests/contract.rs`
-//! specifies the behaviour of both.
+//! embedded default) and on PostgreSQL 14 or newer, where several replicas share one store. The tests in
+//! `crates/store-contract` specify the behaviour of both.
 //!
 //! Guarantees:
 //! - Rules across rows (an allocation used once, one mutation per workload, single-use tokens) are unique indexes or

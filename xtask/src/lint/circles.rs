@@ -52,11 +52,12 @@ pub(super) fn check() -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Returns every crate with the folder of its sources.
+/// Returns every crate with the folder of its sources. A package of tests alone has none.
 fn sources() -> anyhow::Result<Vec<(String, PathBuf)>> {
     let metadata = MetadataCommand::new().current_dir(shell::root()).no_deps().exec()?;
     let source = |package: &Package| package.manifest_path.with_file_name("src").into_std_path_buf();
-    Ok(metadata.packages.iter().map(|package| (package.name.to_string(), source(package))).collect())
+    let sources = metadata.packages.iter().map(|package| (package.name.to_string(), source(package)));
+    Ok(sources.filter(|(_, folder)| folder.exists()).collect())
 }
 
 /// Returns the circles of a crate, each as sorted names of modules.

@@ -100,6 +100,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("gpuaas-test-support", &["gpuaas-model"]),
     ("gpuaas-lab", &["gpuaas-api-types"]),
     ("gpuaas-host-contract", &["gpuaas-host", "gpuaas-sandbox"]),
+    ("gpuaas-store-contract", &[]),
+    ("gpuaas-engine-scripted", &[]),
     (
         "xtask",
         &["gpuaas-api-types", "gpuaas-client", "gpuaas-lab", "gpuaas-model", "gpuaas-postgres-server", "gpuaas-store"],

@@ -11,7 +11,7 @@ const COLUMN: &str = "Tests";
 /// Text in that column for a threat without tests.
 const NONE_YET: &str = "no test yet";
 /// Folders whose functions become tests by a macro and have no attribute.
-const LISTED: &[&str] = &["crates/store/tests/contract/", "crates/host-contract/src/"];
+const LISTED: &[&str] = &["crates/store-contract/tests/contract/", "crates/host-contract/src/"];
 
 /// Lists every name without a test and every threat without a name.
 pub(super) fn check() -> anyhow::Result<Vec<String>> {
@@ -101,7 +101,7 @@ mod tests {
         let text = "#[tokio::test(flavor = \"multi_thread\")]\n#[allow(x)]\nasync fn one() {\n}\nfn helper() {}\n\
                     // #[test]\n// fn noted() {}\n    #[test]\n    fn two() {}\npub(crate) async fn three(world: World) {}\n";
         assert_eq!(tests_of("crates/api/src/a.rs", text).collect::<Vec<_>>(), ["one", "two"]);
-        let listed = tests_of("crates/store/tests/contract/a.rs", text).collect::<Vec<_>>();
+        let listed = tests_of("crates/store-contract/tests/contract/a.rs", text).collect::<Vec<_>>();
         assert_eq!(listed, ["one", "helper", "two", "three"]);
     }
 }

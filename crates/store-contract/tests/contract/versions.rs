@@ -50,7 +50,7 @@ fn stored_database(version: i64, is_shared: bool) -> String {
 
 /// The text of the migration to a version, of which there can be a part for both dialects and one for each.
 fn migration(prefix: &str, version: i64) -> Option<String> {
-    let (begin, files) = (format!("{prefix}{version:04}_"), fs::read_dir(folder("migrations")).unwrap());
+    let (begin, files) = (format!("{prefix}{version:04}_"), fs::read_dir(folder("../store/migrations")).unwrap());
     let file = files.map(|file| file.unwrap()).find(|file| file.file_name().to_string_lossy().starts_with(&begin))?;
     Some(fs::read_to_string(file.path()).unwrap())
 }
