@@ -5,7 +5,11 @@
 
 mod chromium;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -80,9 +84,7 @@ impl Tools {
 
     /// Reads a JSON document that the tests wrote.
     pub(crate) fn written(&self, name: &str) -> anyhow::Result<Value> {
-        let path = self.output.join(name);
-        let text = fs::read(&path).with_context(|| path.display().to_string())?;
-        serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))
+        read_json(&self.output.join(name))
     }
 }
 
@@ -94,13 +96,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     tools.playwright("testing the shell in Chromium", &arguments)
 }
 
-/// Tests form, logic and pages. Returns the number of tests that passed, or the reason why none ran.
-pub(crate) fn test() -> anyhow::Result<Result<Passed, String>> {
-    let chromium = match prepare()? {
-        Ok(chromium) => chromium,
-        Err(why) => return Ok(Err(why)),
-    };
-    let tools = Tools::with(programs::folder("dev")?, "dev", chromium, "ui-tests")?;
+/// Checks the form of the shell and tests its logic. Returns the number of tests that passed, or the reason why none ran.
+pub(crate) fn check() -> anyhow::Result<Result<Passed, String>> {
+    if let Err(why) = prepare()? {
+        return Ok(Err(why));
+    }
     let npm = |script: &str| {
         let mut npm = Command::new("npm");
         npm.args(["run", "--silent", script]).current_dir(ui::folder());
@@ -109,13 +109,27 @@ pub(crate) fn test() -> anyhow::Result<Result<Passed, String>> {
     for script in ["api:check", "format:check", "lint", "types"] {
         shell::run(&format!("checking the shell: {script}"), &mut npm(script))?;
     }
-    let report = tools.output.join("logic.json");
+    let report = shell::target().join("ui-logic.json");
     let mut logic = npm("test");
     logic.args(["--", "--reporter=json", "--outputFile"]).arg(&report);
     shell::run("testing the logic of the shell", &mut logic)?;
+    Ok(Ok(vec![(LOGIC, count(&read_json(&report)?, "/numPassedTests")?)]))
+}
+
+/// Tests the pages in Chromium. Returns the number of tests that passed, or the reason why none ran.
+pub(crate) fn test() -> anyhow::Result<Result<Passed, String>> {
+    let chromium = match prepare()? {
+        Ok(chromium) => chromium,
+        Err(why) => return Ok(Err(why)),
+    };
+    let tools = Tools::with(programs::folder("dev")?, "dev", chromium, "ui-tests")?;
     tools.playwright("testing the shell in Chromium", &[])?;
-    let logic = count(&tools.written("logic.json")?, "/numPassedTests")?;
-    Ok(Ok(vec![(LOGIC, logic), (KIND, count(&tools.written("report.json")?, "/stats/expected")?)]))
+    Ok(Ok(vec![(KIND, count(&tools.written("report.json")?, "/stats/expected")?)]))
+}
+
+fn read_json(path: &Path) -> anyhow::Result<Value> {
+    let text = fs::read(path).with_context(|| path.display().to_string())?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))
 }
 
 fn count(report: &Value, at: &str) -> anyhow::Result<u32> {
@@ -162,7 +176,8 @@ fn size_of_pictures(folder: &Utf8Path) -> anyhow::Result<u64> {
     Ok(size)
 }
 
-fn folder() -> PathBuf {
+/// Folder of the browser tests.
+pub(crate) fn folder() -> PathBuf {
     ui::folder().join("tests")
 }
 

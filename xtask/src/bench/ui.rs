@@ -4,7 +4,11 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use super::figures::format_value;
-use crate::{package::programs, ui, ui_tests::Tools};
+use crate::{
+    package::programs,
+    ui,
+    ui_tests::{self, Tools},
+};
 
 /// Options of `bench ui`.
 #[derive(clap::Args)]
@@ -28,6 +32,7 @@ struct Measured {
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     ui::build_if_possible()?;
     let tools = Tools::of(programs::folder(&options.profile)?, &options.profile, "bench-ui")?;
+    ui::install(&ui_tests::folder().join("bench/lighthouse"))?;
     tools.playwright("measuring the shell in Chromium", &["--config", "bench.config.ts"])?;
     let figures: Vec<Measured> =
         serde_json::from_value(tools.written("figures.json")?).context("figures.json has another form")?;

@@ -7,6 +7,7 @@ mod selection;
 mod watched;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::mpsc::{self, Receiver, Sender},
     thread::{self, ScopedJoinHandle},
@@ -84,7 +85,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let (tests, computed) = (&tests, &mut computed);
         // `computing` owns the sender, so that it is dropped when computing ends for any reason and the receiver stops waiting.
         let computing = scope.spawn(move || at_low_priority(|| compute(tests, options, sender, computed)));
-        let waiting = wait(first, tests, options, &release, &prepared, &mut counts);
+        let waiting = wait(first, tests, options, &release, prepared, &mut counts);
         (waiting, joined(computing))
     });
     counts.add(computed);
@@ -108,22 +109,30 @@ fn wait(
     tests: &IntegrationTests,
     options: &Options,
     release: &Release,
-    prepared: &Receiver<anyhow::Result<()>>,
+    prepared: Receiver<anyhow::Result<()>>,
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
-    let environment = [
-        ("GPUAAS_TEST_RELEASE", release.dir.as_str()),
-        (components::DIR_VARIABLE, release.components.as_str()),
-        ("RUST_TEST_THREADS", &deployments_at_once().to_string()),
-    ];
-    let second = cargo_test(&tests.deploying, options, &environment, counts);
-    first.and(second)?;
+    let environment =
+        [("GPUAAS_TEST_RELEASE", release.dir.as_str()), (components::DIR_VARIABLE, release.components.as_str())];
+    let mut deployed = Counts::default();
+    let (platform, deploying) = thread::scope(|scope| {
+        let deployed = &mut deployed;
+        let deploying = scope.spawn(move || deploy_beside(tests, options, &environment, &prepared, deployed));
+        let platform = cargo_test(&tests.platform, options, &at_once(&environment, deployments_at_once()), counts);
+        (platform, joined(deploying))
+    });
+    counts.add(deployed);
+    first.and(platform).and(deploying)?;
     if options.full {
         eprintln!("==> every crash point and every victim");
         let mut matrix = shell::cargo(&["test", "--quiet"]);
         matrix.args(EVERYTHING).args(["--test", "platform"]);
         matrix.args(["kills::every_point_and_every_victim", "--", "--ignored", "--nocapture"]);
-        shell::run("the kill matrix", matrix.envs(environment))?;
+        shell::run(
+            "the kill matrix",
+            matrix
+                .envs(at_once(&environment, deployments_at_once()).iter().map(|(name, value)| (name, value.as_ref()))),
+        )?;
     }
     if options.quick {
         for kind in [clients::KIND, ui_tests::KIND, booted::KIND] {
@@ -131,6 +140,34 @@ fn wait(
         }
         return Ok(());
     }
+    eprintln!("==> ui-tests");
+    counts.take_passed(ui_tests::KIND, ui_tests::test()?);
+    eprintln!("==> demo --once");
+    demo::run(&demo::Options::once())?;
+    eprintln!("==> demo --once --lifecycle --sabotage all");
+    demo::run(&demo::Options::lifecycle())?;
+    match booted::run()? {
+        Ok(passed) => *counts.passed.entry(booted::KIND).or_default() += passed,
+        Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", booted::KIND)),
+    }
+    Ok(())
+}
+
+/// Runs what deploys in less time than the test of whole programs, beside it: the other tests, API fuzzing and the generated clients. Returns
+/// when booted machines are prepared, too.
+fn deploy_beside(
+    tests: &IntegrationTests,
+    options: &Options,
+    environment: &[(&'static str, &str)],
+    prepared: &Receiver<anyhow::Result<()>>,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    // One at a time and core, because those of the other test run, too.
+    cargo_test(&tests.deploying, options, &at_once(environment, deployments_at_once() / 2), counts)?;
+    if options.quick {
+        return Ok(());
+    }
+    prepared.recv().context("the preparation ended without a result")??;
     eprintln!("==> fuzz-api --bounded");
     fuzz_api::run_bounded()?;
     eprintln!("==> clients");
@@ -140,21 +177,13 @@ fn wait(
             Err(why) => counts.figures.push(format!("{}: {language}: NOT RUN: {why}", clients::KIND)),
         }
     }
-    eprintln!("==> ui-tests");
-    match ui_tests::test()? {
-        Ok(passed) => passed.into_iter().for_each(|(kind, number)| *counts.passed.entry(kind).or_default() += number),
-        Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", ui_tests::KIND)),
-    }
-    eprintln!("==> demo --once");
-    demo::run(&demo::Options::once())?;
-    eprintln!("==> demo --once --lifecycle --sabotage all");
-    demo::run(&demo::Options::lifecycle())?;
-    prepared.recv().context("the preparation for booted machines ended without a result")??;
-    match booted::run()? {
-        Ok(passed) => *counts.passed.entry(booted::KIND).or_default() += passed,
-        Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", booted::KIND)),
-    }
     Ok(())
+}
+
+/// Adds the number of tests that a test binary runs at the same time to the environment.
+fn at_once<'a>(environment: &[(&'static str, &'a str)], tests: usize) -> Vec<(&'static str, Cow<'a, str>)> {
+    let given = environment.iter().map(|(name, value)| (*name, Cow::Borrowed(*value)));
+    given.chain([("RUST_TEST_THREADS", Cow::Owned(tests.to_string()))]).collect()
 }
 
 /// Runs everything that mostly computes, in parallel with `wait`: first the parts that `wait` needs later, last the work that keeps every
@@ -172,8 +201,13 @@ fn compute(
         // After a failed test the receiver no longer exists.
         let _ = prepared.send(fuzz_api::prepare().and_then(|()| booted::prepare()));
     }
+    let checked = if options.quick {
+        Ok(())
+    } else {
+        ui_tests::check().map(|passed| counts.take_passed(ui_tests::LOGIC, passed))
+    };
     let denied = tools::deny();
-    cargo_test(&tests.computing, options, &[], counts).and(denied)
+    cargo_test(&tests.computing, options, &[], counts).and(checked).and(denied)
 }
 
 /// Arguments that all runs of cargo share, so that no run recompiles anything.
@@ -233,6 +267,14 @@ impl Counts {
         }
     }
 
+    /// Adds the tests that passed, by kind, or the reason why none of `kind` ran.
+    fn take_passed(&mut self, kind: &str, outcome: Result<ui_tests::Passed, String>) {
+        match outcome {
+            Ok(passed) => passed.into_iter().for_each(|(kind, number)| *self.passed.entry(kind).or_default() += number),
+            Err(why) => self.figures.push(format!("{kind}: NOT RUN: {why}")),
+        }
+    }
+
     fn add(&mut self, other: Self) {
         for (kind, count) in other.passed {
             *self.passed.entry(kind).or_default() += count;
@@ -284,13 +326,13 @@ fn kind(binary: &str, name: &str) -> &'static str {
 fn cargo_test(
     chosen: &[String],
     options: &Options,
-    environment: &[(&str, &str)],
+    environment: &[(&'static str, Cow<'_, str>)],
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
     let mut command = shell::cargo(&["test", "--no-fail-fast"]);
     command.args(EVERYTHING).args(chosen);
     eprintln!("==> cargo test {}", chosen.join(" "));
-    command.envs(environment.iter().copied());
+    command.envs(environment.iter().map(|(name, value)| (name, value.as_ref())));
     command.args(["--", "--show-output"]);
     if options.quick {
         command.args(SKIPPED_BY_QUICK.iter().flat_map(|name| ["--skip", name]));
