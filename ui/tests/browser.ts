@@ -67,7 +67,11 @@ async function found(builder: AxeBuilder): Promise<string[]> {
 
 /** How many pixels the page is wider than the window. */
 export async function overflow(page: Page): Promise<number> {
-  return page.evaluate(() => Math.max(0, document.documentElement.scrollWidth - document.documentElement.clientWidth));
+  return page.evaluate(async () => {
+    // Parts of a page follow its width when they have been laid out: two frames later.
+    for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+    return Math.max(0, document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  });
 }
 
 /** Waits until the page has loaded what it shows: its heading is there, and no request is under way. */

@@ -39,6 +39,9 @@ export async function until(what: string, holds: () => boolean | Promise<boolean
   }
 }
 
+/** Sessions that this process began and has not ended. */
+const begun: { token: string; id: string }[] = [];
+
 export class Platform {
   readonly folder: string;
   #requests: APIRequestContext | undefined;
@@ -118,10 +121,17 @@ export class Platform {
     const client = await request.newContext({ ignoreHTTPSErrors: true });
     const answer = await client.post(`${this.url}/api/v1/sessions`, { data: { token } });
     if (answer.status() !== 201) throw new Error(`sign-in: ${answer.status()} ${await answer.text()}`);
+    begun.push({ token, id: ((await answer.json()) as { id: string }).id });
     const stored = answer.headers()["set-cookie"] ?? "";
     await client.dispose();
     const [name = "", value = ""] = (stored.split(";")[0] ?? "").split(/=(.*)/s);
     return [{ name, value, url: this.url, secure: true, httpOnly: true }];
+  }
+
+  /** Ends the sessions that `cookies` began: a token has at most 20. Those that have ended already are not found. */
+  async endSessions(): Promise<void> {
+    const ended = begun.splice(0);
+    await Promise.all(ended.map(({ token, id }) => this.send("DELETE", `/api/v1/sessions/${id}`, undefined, token)));
   }
 
   /** Creates a token with a role, of the project unless it is a role of the platform. */

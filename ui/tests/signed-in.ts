@@ -47,7 +47,10 @@ async function tokenOf(platform: Platform, role: string): Promise<string> {
 export const test = base.extend<Fixtures>({
   // eslint-disable-next-line no-empty-pattern -- Playwright reads the names of a fixture's dependencies from this pattern.
   platform: async ({}, use) => {
-    await use(running());
+    const platform = running();
+    // Those of the test before: its pages are closed now.
+    await platform.endSessions();
+    await use(platform);
   },
   signIn: async ({ context, platform }, use) => {
     if (dist !== undefined) await replaceShell(context, dist);
