@@ -84,8 +84,9 @@ fn start(life: &Life<'_>, before: &[Pod]) -> anyhow::Result<()> {
     if life.breaks(PODS_BACK) {
         life.cluster.capture(&["delete", "pods", "--selector=app=answers", "--wait=false"])?;
     }
-    check_ready(life.control_plane, life.cluster, &life.nodes())?;
+    // The new kubelets report the restarts. Until then, the cluster still shows each KubeNode as it was before the stop.
     usage::await_restarts(life.cluster, before)?;
+    check_ready(life.control_plane, life.cluster, &life.nodes())?;
     let names = |pods: &[Pod]| pods.iter().map(|pod| pod.name.clone()).collect::<BTreeSet<_>>();
     let (was, now) = (names(before), names(&usage::pods(life.cluster)?));
     ensure!(was == now, "the pods were {was:?} and are {now:?}");
