@@ -33,7 +33,7 @@ enum Area {
     Planner,
     /// Envelopes, certificates and sealing, by their own tests.
     Trust,
-    /// The engine's state machines and the states themselves, by their own tests and the simulation.
+    /// The engine's state machines and the states themselves, by their own tests, the scripted ones and the simulation.
     Engine,
 }
 
@@ -87,7 +87,7 @@ impl Area {
         match self {
             Self::Planner => &["gpuaas-planner", "gpuaas-app-rke2"],
             Self::Trust => &["gpuaas-trust"],
-            Self::Engine => &["gpuaas-model", "gpuaas-engine"],
+            Self::Engine => &["gpuaas-model", "gpuaas-engine", "gpuaas-engine-scripted"],
         }
     }
 }
@@ -99,6 +99,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     for area in areas {
         let found = mutate(&tool, *area, &options.more)?;
         println!("{}: {found}", area.name());
+        ensure!(found.caught + found.missed.len() > 0, "no change of {} was tested", area.name());
         found.missed.iter().for_each(|missed| println!("    not noticed: {missed}"));
         if found.percent() < CAUGHT_MIN_PERCENT {
             too_few.push(area.name());

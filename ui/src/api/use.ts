@@ -3,7 +3,7 @@
 
 /** Without input for this long, nobody uses the page. */
 const IDLE_AFTER_MS = 60_000;
-const INPUTS = ["pointerdown", "keydown", "wheel"];
+const INPUTS = ["pointerdown", "keydown", "wheel", "click", "input"];
 
 export class PageUse {
   readonly #now: () => number;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { Lines, nextSort, RENDERED_MAX, rowAfterKey, sorted, tracksOf, visibleRows } from "./rows";
+import { nextSort, RENDERED_MAX, rowAfterKey, sorted, visibleRows } from "./rows";
 
 describe("visibleRows", () => {
   it("shows all rows of a short table", () => expect(visibleRows(200, 39, 0, 700)).toEqual({ from: 0, to: 200 }));
@@ -41,26 +41,4 @@ it("keys move between rows and stop at the ends", () => {
   expect(rowAfterKey("ArrowUp", 4, 5)).toBe(3);
   expect(rowAfterKey("End", 0, 10_000)).toBe(9_999);
   expect(rowAfterKey("a", 0, 5)).toBeUndefined();
-});
-
-it("keeps every row of a virtual table in its slot while it is visible, and changes nothing for it", () => {
-  const rows = Array.from({ length: 300 }, (_, index) => `gpu-${index}`);
-  const lines = new Lines<string>();
-  const before = lines.place(rows, { from: 83, to: 123 }, 83 % 40);
-  expect(before.map((line) => line.index)).toEqual(Array.from({ length: 40 }, (_, index) => 83 + index));
-  const after = lines.place(rows, { from: 86, to: 126 }, 83 % 40);
-  expect(after.map((line) => line.slot)).toEqual(before.map((line) => line.slot));
-  expect(after.filter((line, place) => line !== before[place]).map((line) => line.row)).toEqual([
-    "gpu-123",
-    "gpu-124",
-    "gpu-125",
-  ]);
-  const arranged = lines.place(rows, { from: 86, to: 126 }, 86 % 40);
-  expect(arranged.map((line) => line.index)).toEqual(Array.from({ length: 40 }, (_, index) => 86 + index));
-  expect(new Set(arranged)).toEqual(new Set(after));
-});
-
-it("makes tracks of columns", () => {
-  expect(tracksOf([{ width: "18%" }, {}, { width: "72px" }])).toBe("18% minmax(0, 1fr) 72px");
-  expect(tracksOf([{ width: "18%" }, { width: "72px" }])).toBe("minmax(0, 18fr) 72px");
 });

@@ -24,46 +24,6 @@ export function visibleRows(count: number, rowHeight: number, top: number, heigh
   return { from, to: Math.min(count, from + wanted) };
 }
 
-/** A row of a virtual table in its slot: the row element that shows it. */
-export interface Line<T> {
-  slot: number;
-  row: T;
-  index: number;
-}
-
-export class Lines<T> {
-  #last: Line<T>[] = [];
-
-  /**
-   * The rows of a slice, one for each slot, beginning with the slot `first`. A row keeps its slot while it is in the slice, and neighbours
-   * have neighbouring slots. A line that did not change since the last call is the same object, so that nothing is done for it.
-   */
-  place(rows: readonly T[], { from, to }: Slice, first: number): Line<T>[] {
-    const count = to - from;
-    const known = new Map(this.#last.map((line) => [line.slot, line]));
-    this.#last = rows.slice(from, to).map((_, place) => {
-      const slot = (first + place) % count;
-      const index = from + ((slot - (from % count) + count) % count);
-      const row = rows[index] as T;
-      const old = known.get(slot);
-      return old?.row === row && old.index === index ? old : { slot, row, index };
-    });
-    return this.#last;
-  }
-}
-
-/** Columns as tracks of a grid that is as wide as the table. */
-export function tracksOf(columns: readonly { width?: string }[]): string {
-  const hasRest = columns.some(({ width }) => width === undefined);
-  return columns
-    .map(({ width = "1fr" }) => {
-      // Without a column for the rest, all shares grow.
-      const share = hasRest ? width : width.replace("%", "fr");
-      return share.endsWith("fr") ? `minmax(0, ${share})` : share;
-    })
-    .join(" ");
-}
-
 export interface Sort {
   column: string;
   descending: boolean;

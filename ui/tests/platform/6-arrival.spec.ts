@@ -45,6 +45,8 @@ test("the dialog watches a machine arrive, whatever its name and labels are", as
       expect(await overflow(page), path).toBe(0);
     }
   } finally {
+    // An open page would ask for the deleted node.
+    await page.close();
     await newcomer.stop();
     await platform.take("POST", `/api/v1/nodes/${NAME}/retire`);
     await platform.take("DELETE", `/api/v1/nodes/${NAME}`);

@@ -26,6 +26,7 @@ test("what one person starts appears at another, who has no controls and learns 
     command: "gpuaas workload drain-member train agent-1",
   });
   await run(dialog, "Drain agent-1");
+  await untilOperation(platform, "drain_member");
 
   await expect(viewer.getByRole("heading", { level: 2, name: "Drain" })).toBeVisible();
   await expect(viewer.getByText("Succeeded · ")).toBeVisible();
@@ -98,7 +99,9 @@ test("a form about a node that somebody else changed shows its newer state, and 
   await expect(theirs.getByText("This command is shown only now.")).toBeVisible();
 
   await mine.getByRole("button", { name: "Issue" }).click();
-  await expect(mine.getByRole("alert").filter({ hasText: "Somebody else changed spare" })).toContainText("Registered");
+  await expect(
+    mine.getByRole("alert").filter({ hasText: "spare has changed since you opened this dialog" }),
+  ).toContainText("Registered");
   await expect(mine.getByLabel("Reason")).toHaveValue("INC-4711");
   // After that, the decision is made again with the newer state in sight.
   await mine.getByRole("button", { name: "Issue" }).click();

@@ -52,12 +52,13 @@ pub(super) fn check() -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Returns every crate with the folder of its sources. A package of tests alone has none.
+/// Returns every crate with the folder of its sources, except packages of tests alone, which have none.
 fn sources() -> anyhow::Result<Vec<(String, PathBuf)>> {
     let metadata = MetadataCommand::new().current_dir(shell::root()).no_deps().exec()?;
     let source = |package: &Package| package.manifest_path.with_file_name("src").into_std_path_buf();
-    let sources = metadata.packages.iter().map(|package| (package.name.to_string(), source(package)));
-    Ok(sources.filter(|(_, folder)| folder.exists()).collect())
+    let has_source = |package: &&Package| !package.targets.iter().all(|target| target.is_test());
+    let packages = metadata.packages.iter().filter(has_source);
+    Ok(packages.map(|package| (package.name.to_string(), source(package))).collect())
 }
 
 /// Returns the circles of a crate, each as sorted names of modules.

@@ -103,7 +103,7 @@ fn deliberate_bugs() -> anyhow::Result<()> {
 }
 
 /// Runs everything that mostly waits: tests that deploy, the kill matrix (`--full`), API fuzzing, generated clients, the shell in a browser,
-/// the demo and booted machines. After a failed test, only the tests run.
+/// the demo and booted machines. After a failed test, nothing else begins but the other tests.
 fn wait(
     first: anyhow::Result<()>,
     tests: &IntegrationTests,
@@ -114,10 +114,11 @@ fn wait(
 ) -> anyhow::Result<()> {
     let environment =
         [("GPUAAS_TEST_RELEASE", release.dir.as_str()), (components::DIR_VARIABLE, release.components.as_str())];
-    let mut deployed = Counts::default();
+    let (mut deployed, is_well) = (Counts::default(), first.is_ok());
     let (platform, deploying) = thread::scope(|scope| {
         let deployed = &mut deployed;
-        let deploying = scope.spawn(move || deploy_beside(tests, options, &environment, &prepared, deployed));
+        let deploying =
+            scope.spawn(move || deploy_beside(tests, options, (&environment, &prepared), is_well, deployed));
         let platform = cargo_test(&tests.platform, options, &at_once(&environment, deployments_at_once()), counts);
         (platform, joined(deploying))
     });
@@ -135,7 +136,7 @@ fn wait(
         )?;
     }
     if options.quick {
-        for kind in [clients::KIND, ui_tests::KIND, booted::KIND] {
+        for kind in [clients::KIND, ui_tests::LOGIC, ui_tests::KIND, booted::KIND] {
             counts.figures.push(format!("{kind}: NOT RUN: skipped by --quick"));
         }
         return Ok(());
@@ -154,20 +155,20 @@ fn wait(
 }
 
 /// Runs what deploys in less time than the test of whole programs, beside it: the other tests, API fuzzing and the generated clients. Returns
-/// when booted machines are prepared, too.
+/// when booted machines are prepared, too. Unless everything before `is_well`, only the tests run.
 fn deploy_beside(
     tests: &IntegrationTests,
     options: &Options,
-    environment: &[(&'static str, &str)],
-    prepared: &Receiver<anyhow::Result<()>>,
+    (environment, prepared): (&[(&'static str, &str)], &Receiver<anyhow::Result<()>>),
+    is_well: bool,
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
-    // One at a time and core, because those of the other test run, too.
+    // One per core: the test of whole programs runs at the same time.
     cargo_test(&tests.deploying, options, &at_once(environment, deployments_at_once() / 2), counts)?;
-    if options.quick {
+    if options.quick || !is_well {
         return Ok(());
     }
-    prepared.recv().context("the preparation ended without a result")??;
+    let prepared = prepared.recv().context("the preparation ended without a result")?;
     eprintln!("==> fuzz-api --bounded");
     fuzz_api::run_bounded()?;
     eprintln!("==> clients");
@@ -177,7 +178,7 @@ fn deploy_beside(
             Err(why) => counts.figures.push(format!("{}: {language}: NOT RUN: {why}", clients::KIND)),
         }
     }
-    Ok(())
+    prepared
 }
 
 /// Adds the number of tests that a test binary runs at the same time to the environment.

@@ -216,6 +216,7 @@ async fn first_database(clock: Arc<dyn Clock>) -> Vec<u8> {
     let folder = folder();
     let store = Store::open(&options_in(folder.path()), clock).await.expect("a store is made");
     store.close().await;
+    assert!(!folder.path().join("store.db-wal").exists(), "what is in the log would not be copied");
     std::fs::read(database_in(folder.path())).expect("a closed store is one file")
 }
 

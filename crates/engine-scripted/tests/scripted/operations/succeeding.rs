@@ -60,15 +60,17 @@ async fn accepted_operation_is_audited_with_its_id_and_members() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_replica_accepts_is_the_newest_although_its_clock_is_behind() {
-    let site = Site::of(1).await;
-    let plan = |_: &WorkloadView| vec![milestone("ready")];
-    let first = site.deploy_and_wait(plan).await.workload.id;
+    let site = Site::of(2).await;
+    let on = |at: usize| workload::Deploy { intent: json!([site.allocations[at]]), ..site.request() };
+    site.engines.kit.set_plan(|_| vec![milestone("ready")]);
+    let first = workload::deploy(&site.engines.engine, &admin(), on(0)).await.unwrap();
+    let first = site.end_of(first.operation.id).await.workload.id;
     let behind = site.engines.one_hour_behind().await;
     let accepted = workload::decommission(&behind, &admin(), first, &Precondition::Any).await.unwrap();
     let newest = site.engines.store().read().await.unwrap().newest_operation(first).await.unwrap();
     assert_eq!(newest.map(|newest| newest.id), Some(accepted.operation.id));
     site.end_of(accepted.operation.id).await;
-    let second = workload::deploy(&behind, &admin(), site.request()).await.unwrap().workload;
+    let second = workload::deploy(&behind, &admin(), on(1)).await.unwrap().workload;
     let mut reader = site.engines.store().read().await.unwrap();
     let named = reader.workload_by_name(second.project, second.name.as_str()).await.unwrap();
     assert_eq!(named.map(|named| named.id), Some(second.id), "the name means the workload that runs");

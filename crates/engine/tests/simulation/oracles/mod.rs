@@ -24,7 +24,8 @@ use std::sync::Arc;
 use gpuaas_model::{ReplicaId, StreamName};
 use gpuaas_store::{
     AllocationFilter, AllocationRecord, AuditFilter, AuditRecord, EventRecord, MemberRecord, NodeFilter, NodeRecord,
-    OperationFilter, OperationRecord, Page, StepRecord, StoreError, TaskFilter, TaskRecord, WorkloadRecord,
+    OperationFilter, OperationRecord, Page, StepRecord, StoreError, TaskFilter, TaskRecord, WorkloadFilter,
+    WorkloadRecord,
 };
 use uuid::Uuid;
 
@@ -85,13 +86,18 @@ fn judge(simulation: &Simulation, oracle: Oracle, check: impl FnOnce(&mut Vec<St
     violations.into_iter().for_each(|what| simulation.report_violation(oracle, what));
 }
 
-/// Checks that a control plane that has just settled an attempt holds the lease of the open operation.
+/// Checks that a control plane that has just settled an attempt holds the lease of the newest operation.
 pub(crate) async fn check_lease_holder(simulation: Arc<Simulation>, plane: Plane) {
     let held = async {
         let mut reader = simulation.store.read().await?;
-        // The driver of one that has ended releases the lease, and another replica may take it before it sees that nothing is left to do.
-        match reader.open_operations().await?.pop() {
-            Some(operation) => Ok(Some(reader.lease(&format!("operation/{}", operation.id)).await?)),
+        let mut newest = None;
+        for workload in reader.workloads(&WorkloadFilter::default()).await? {
+            newest = newest.max(reader.newest_operation(workload.id).await?.map(|of| (of.id, of.state)));
+        }
+        match newest {
+            // Its driver releases the lease at its end, and another replica may take it before it sees that nothing is left to do.
+            Some((_, state)) if state.is_final() => Ok(None),
+            Some((operation, _)) => Ok(Some(reader.lease(&format!("operation/{operation}")).await?)),
             None => Ok::<_, StoreError>(None),
         }
     };

@@ -145,11 +145,7 @@ fn check_kube_node(kube_node: &Value, version: &str, node: &Node) -> anyhow::Res
     ensure!(info["machineID"] == machine.as_str(), "the machine ID is {}, not {machine}", info["machineID"]);
     let listens =
         node.capture(&["ss", "--no-header", "--listening", "--numeric", "--tcp", "--processes", "sport = :10250"])?;
-    ensure!(
-        listens.contains("\"kubelet\""),
-        "no kubelet listens on port 10250: {listens}\n{}",
-        explain_kubelet(node).unwrap_or_else(|error| format!("{error:#}"))
-    );
+    ensure!(listens.contains("\"kubelet\""), "no kubelet listens on port 10250: {listens}\n{}", explain_kubelet(node));
     // The kubelet's read-only port, which needs no credentials; RKE2 keeps it closed.
     let open = node_listeners(node, 10_255)?;
     ensure!(open.is_empty(), "the kubelet answers without credentials: {open}");
@@ -157,10 +153,10 @@ fn check_kube_node(kube_node: &Value, version: &str, node: &Node) -> anyhow::Res
 }
 
 /// Returns what the kubelet and RKE2 logged last: a kubelet that exited says why there alone.
-fn explain_kubelet(node: &Node) -> anyhow::Result<String> {
-    let log = node.capture(&["tail", "--lines=8", "/var/lib/rancher/rke2/agent/logs/kubelet.log"])?;
+fn explain_kubelet(node: &Node) -> String {
+    let log = ["tail", "--lines=8", "/var/lib/rancher/rke2/agent/logs/kubelet.log"];
     let journal = ["journalctl", "--no-pager", "--lines=12", "--unit=rke2-server", "--unit=rke2-agent"];
-    Ok(format!("{log}\n{}", node.capture(&journal)?))
+    [&log[..], &journal].map(|command| node.capture(command).unwrap_or_else(|error| format!("{error:#}"))).join("\n")
 }
 
 /// Checks that the supervisor also listens on the server's loopback address, which RKE2's own commands use.
