@@ -132,7 +132,7 @@ pub(crate) fn check_site(headers: &HeaderMap) -> Result<(), ApiProblem> {
 
 /// Returns what sent a request with a session's cookie.
 pub(crate) fn sender(headers: &HeaderMap) -> Sender {
-    if headers.contains_key(IDLE) { Sender::IdlePage } else { Sender::Person }
+    if headers.contains_key(IDLE) { Sender::IdlePage } else { Sender::User }
 }
 
 /// Refuses a change of a session without the header that proves that a page of this server sent it.

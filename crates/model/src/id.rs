@@ -30,8 +30,8 @@ macro_rules! ids {
                 Self(uuid_v7(clock.now().as_millis(), entropy))
             }
 
-            /// Generates an identifier that sorts after `earlier`, also if that one was generated with a clock that is ahead of this one: those
-            /// of two replicas differ, and a clock can be set back.
+            /// Generates an identifier that sorts after `earlier`, also if that one was generated with a clock that is ahead of this one: the
+            /// clocks of two replicas differ, and a clock can be set back.
             pub fn generate_after(earlier: Option<Self>, clock: &dyn Clock, entropy: &dyn Entropy) -> Self {
                 let now = clock.now().as_millis();
                 let first = earlier.map_or(now, |earlier| now.max(millis_of(earlier.0).saturating_add(1)));

@@ -290,3 +290,28 @@ impl Dialect {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gpuaas_test_support::{DatabaseFile, ManualClock};
+
+    use super::*;
+    use crate::{Store, StoreOptions};
+
+    #[tokio::test]
+    async fn leases_are_found_by_their_names() {
+        let database = DatabaseFile::new();
+        let options = StoreOptions { url: database.url() };
+        Store::open(&options, Arc::new(ManualClock::default())).await.unwrap().close().await;
+        let store = rusqlite::Connection::open(database.path()).unwrap();
+        let sqlite = Dialect::Sqlite;
+        for sql in [sqlite.replicas(), sqlite.take_lease(), sqlite.take_lease_of_replica()] {
+            let mut plan = store.prepare(&format!("explain query plan {sql}")).unwrap();
+            let steps = plan.raw_query().mapped(|row| row.get::<_, String>("detail"));
+            let steps = steps.collect::<Result<Vec<_>, _>>().unwrap();
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN leases")), "{sql}: {steps:?}");
+        }
+    }
+}

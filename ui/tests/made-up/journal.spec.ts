@@ -86,7 +86,7 @@ test("a log that gets 20,000 lines a second is followed, searched and held", asy
   expect(await rows(page).count()).toBeLessThanOrEqual(ROWS_MAX);
   expect(await heapMb(page)).toBeLessThan(HEAP_MB_MAX);
 
-  // A person who reads older lines keeps them: the reading pauses, and goes on at the newest line.
+  // A person who reads older lines keeps them: reading pauses until they choose the newest line.
   await expect(async () => {
     await lines(page).evaluate((view) => view.scrollTo(0, view.scrollHeight / 2));
     await expect(page.getByText("Paused: the window is full")).toBeVisible({ timeout: 1_000 });

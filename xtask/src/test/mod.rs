@@ -7,7 +7,6 @@ mod selection;
 mod watched;
 
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     sync::mpsc::{self, Receiver, Sender},
     thread::{self, ScopedJoinHandle},
@@ -129,11 +128,7 @@ fn wait(
         let mut matrix = shell::cargo(&["test", "--quiet"]);
         matrix.args(EVERYTHING).args(["--test", "platform"]);
         matrix.args(["kills::every_point_and_every_victim", "--", "--ignored", "--nocapture"]);
-        shell::run(
-            "the kill matrix",
-            matrix
-                .envs(at_once(&environment, deployments_at_once()).iter().map(|(name, value)| (name, value.as_ref()))),
-        )?;
+        shell::run("the kill matrix", matrix.envs(at_once(&environment, deployments_at_once())))?;
     }
     if options.quick {
         for kind in [clients::KIND, ui_tests::LOGIC, ui_tests::KIND, booted::KIND] {
@@ -182,9 +177,9 @@ fn deploy_beside(
 }
 
 /// Adds the number of tests that a test binary runs at the same time to the environment.
-fn at_once<'a>(environment: &[(&'static str, &'a str)], tests: usize) -> Vec<(&'static str, Cow<'a, str>)> {
-    let given = environment.iter().map(|(name, value)| (*name, Cow::Borrowed(*value)));
-    given.chain([("RUST_TEST_THREADS", Cow::Owned(tests.to_string()))]).collect()
+fn at_once(environment: &[(&'static str, &str)], tests: usize) -> Vec<(&'static str, String)> {
+    let given = environment.iter().map(|(name, value)| (*name, (*value).to_owned()));
+    given.chain([("RUST_TEST_THREADS", tests.to_string())]).collect()
 }
 
 /// Runs everything that mostly computes, in parallel with `wait`: first the parts that `wait` needs later, last the work that keeps every
@@ -327,13 +322,13 @@ fn kind(binary: &str, name: &str) -> &'static str {
 fn cargo_test(
     chosen: &[String],
     options: &Options,
-    environment: &[(&'static str, Cow<'_, str>)],
+    environment: &[(&'static str, String)],
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
     let mut command = shell::cargo(&["test", "--no-fail-fast"]);
     command.args(EVERYTHING).args(chosen);
     eprintln!("==> cargo test {}", chosen.join(" "));
-    command.envs(environment.iter().map(|(name, value)| (name, value.as_ref())));
+    command.envs(environment.iter().cloned());
     command.args(["--", "--show-output"]);
     if options.quick {
         command.args(SKIPPED_BY_QUICK.iter().flat_map(|name| ["--skip", name]));

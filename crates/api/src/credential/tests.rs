@@ -82,7 +82,7 @@ fn change_needs_the_value_of_its_own_session_once() {
 #[test]
 fn request_of_an_idle_page_is_no_use() {
     assert_eq!(sender(&headers(&[("x-gpuaas-idle", "1")])), Sender::IdlePage);
-    assert_eq!(sender(&HeaderMap::new()), Sender::Person);
+    assert_eq!(sender(&HeaderMap::new()), Sender::User);
 }
 
 #[test]

@@ -29,7 +29,7 @@ const USE_WRITTEN_EVERY: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// A person who uses the page, or a program: the session is in use.
-    Person,
+    User,
     /// An open page that nobody uses, because something that it shows has changed.
     IdlePage,
 }

@@ -25,15 +25,8 @@ pub(crate) fn named(name: &str) -> Option<Bug> {
 fn deliberate_bugs_are_all_noticed() {
     let chosen = std::env::var("GPUAAS_BUG").ok().map(|name| named(&name).expect("GPUAAS_BUG names a bug"));
     let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(|bug| chosen.is_none_or(|chosen| chosen == *bug)).collect();
-    let caught = catch_all(&bugs);
     show(&format!("deliberate bug: {:<28} {:<16} {:>4}  {}", "name", "noticed by", "seed", "mistake"));
-    for (bug, caught) in bugs.iter().zip(&caught) {
-        let (oracle, seed) = match caught {
-            Some(caught) => (caught.oracle.to_string(), caught.seed.to_string()),
-            None => ("NOTHING".to_owned(), "-".to_owned()),
-        };
-        show(&format!("deliberate bug: {:<28} {oracle:<16} {seed:>4}  {}", bug.name(), bug.mistake()));
-    }
+    let caught = catch_all(&bugs);
     if let (Some(bug), Some(Some(caught))) = (chosen, caught.first()) {
         show(&shrunk(&seed::play_parts(caught.seed, None, Some(bug)), Some(bug)));
     }
@@ -42,7 +35,15 @@ fn deliberate_bugs_are_all_noticed() {
     assert!(missed.is_empty(), "no oracle notices {} within {SEEDS} seeds", missed.join(", "));
 }
 
-/// Plays seeds for each bug, several bugs at a time.
+fn show_row(bug: Bug, caught: Option<&Caught>) {
+    let (oracle, seed) = match caught {
+        Some(caught) => (caught.oracle.to_string(), caught.seed.to_string()),
+        None => ("NOTHING".to_owned(), "-".to_owned()),
+    };
+    show(&format!("deliberate bug: {:<28} {oracle:<16} {seed:>4}  {}", bug.name(), bug.mistake()));
+}
+
+/// Plays seeds for each bug, several bugs at a time, and prints each result at once.
 fn catch_all(bugs: &[Bug]) -> Vec<Option<Caught>> {
     let waiting = Mutex::new(bugs.iter().copied().enumerate().collect::<Vec<_>>());
     let caught = Mutex::new(BTreeMap::new());
@@ -56,11 +57,7 @@ fn catch_all(bugs: &[Bug]) -> Vec<Option<Caught>> {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
                     let Some((at, bug)) = next else { return };
                     let one = catch(bug);
-                    let outcome = one.as_ref().map_or_else(
-                        || "by NOTHING".to_owned(),
-                        |one| format!("by {} at seed {}", one.oracle, one.seed),
-                    );
-                    show(&format!("deliberate bug {} is noticed {outcome}", bug.name()));
+                    show_row(bug, one.as_ref());
                     caught.lock().unwrap_or_else(PoisonError::into_inner).insert(at, one);
                 }
             });

@@ -34,7 +34,7 @@ async fn redeem(engine: &Engine, sha256: &str) -> Result<SignedIn, Code> {
 }
 
 async fn resume(engine: &Engine, session: &BrowserSessionRecord) -> Result<BrowserSessionId, Code> {
-    let resumed = session::resume(engine, &session.sha256, Sender::Person, ()).await;
+    let resumed = session::resume(engine, &session.sha256, Sender::User, ()).await;
     resumed.map(|(session, _)| session.id).map_err(|refused| refused.code())
 }
 
