@@ -39,11 +39,10 @@ it("the line delivers the same", () => {
     role: "cluster-view",
     ttlSeconds: 28_800,
     reason: "",
-    project: undefined,
   };
   expect(accessLine(terms, false)).toBe("gpuaas workload kubeconfig train --role cluster-view --ttl 8h > train.yaml");
-  expect(accessLine({ ...terms, ttlSeconds: 604_800, project: "ml" }, true)).toBe(
-    "gpuaas workload kubeconfig train --role cluster-view --ttl 7d --project ml --merge",
+  expect(accessLine({ ...terms, ttlSeconds: 604_800 }, true)).toBe(
+    "gpuaas workload kubeconfig train --role cluster-view --ttl 7d --merge",
   );
   const taken = { ...terms, kind: EXCEPTION, ttlSeconds: 2_700, reason: "it's down" };
   expect(accessLine(taken, true)).toContain(

@@ -36,12 +36,11 @@ export interface AccessTerms {
   role: string | undefined;
   ttlSeconds: number;
   reason: string;
-  project: string | undefined;
 }
 
 /** The line that delivers the same; `merge` puts it into the file that clients read. */
 export function accessLine(terms: AccessTerms, merge: boolean): string {
-  const { workload, kind, role, ttlSeconds, reason, project } = terms;
+  const { workload, kind, role, ttlSeconds, reason } = terms;
   const line = commandLine(
     "workload",
     "kubeconfig",
@@ -51,7 +50,6 @@ export function accessLine(terms: AccessTerms, merge: boolean): string {
     "--ttl",
     lifetimeFlag(ttlSeconds),
     ...(kind.default ? [] : ["--reason", reason.trim() || "REASON"]),
-    ...(project === undefined ? [] : ["--project", project]),
     ...(merge ? ["--merge"] : []),
   );
   return merge ? line : `${line} > ${commandLine(fileName(workload, undefined)).slice("gpuaas ".length)}`;

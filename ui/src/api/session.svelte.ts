@@ -71,6 +71,14 @@ class Session {
     return project === undefined ? undefined : (this.#find(project)?.name ?? project);
   }
 
+  /**
+   * The project that a command line about something of `project` must name, by default of the chosen one; `undefined` if the session's token
+   * belongs to a single project.
+   */
+  projectOfLine(project = this.project): string | undefined {
+    return this.#document?.project ? undefined : project;
+  }
+
   may(permission: Permission): boolean {
     return this.#document?.permissions.includes(permission) ?? false;
   }

@@ -9,8 +9,8 @@ const project = (name: string): Project => ({ id: `id-of-${name}`, name }) as Pr
 const followed: (string | undefined)[] = [];
 
 /** Answers the next requests for the session, as if it had this id and CSRF token. */
-function answer(id: string | undefined, projects: Project[], csrf: string | undefined = "c"): void {
-  const data = { id, user: "ann", role: "project-admin", permissions: [], projects, csrf };
+function answer(id: string | undefined, projects: Project[], csrf: string | undefined = "c", own?: string): void {
+  const data = { id, user: "ann", role: "project-admin", permissions: [], projects, csrf, project: own };
   const answered = { data, response: new Response() } as never;
   vi.spyOn(api, "GET").mockResolvedValue(answered);
   vi.spyOn(api, "POST").mockResolvedValue(answered);
@@ -56,6 +56,13 @@ it("after the chosen project was deleted, another one is chosen", () => {
   session.forgetProject("id-of-research");
   expect([session.project, session.isProjectUnknown]).toEqual(["ml", false]);
   expect(followed.at(-1)).toBe("ml");
+});
+
+it("a command line names the project unless the token belongs to one", async () => {
+  expect([session.projectOfLine(), session.projectOfLine("research")]).toEqual(["ml", "research"]);
+  answer("session-2", [project("ml")], "c", "id-of-ml");
+  await session.load();
+  expect([session.projectOfLine(), session.projectOfLine("ml")]).toEqual([undefined, undefined]);
 });
 
 it("an answer without a session of this browser signs nobody in", async () => {

@@ -24,7 +24,6 @@ it("the line of a deployment is complete and quoted", () => {
     version: "v1+x",
     placement: ["--server", "gpu-1"],
     config: { tls_san: ["k8s.example"] },
-    project: undefined,
     digest: "plan-1",
   };
   expect(deployLine(line)).toBe(

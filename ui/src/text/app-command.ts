@@ -23,7 +23,6 @@ export interface DeployLine {
   version: string | undefined;
   placement: string[];
   config: JsonObject;
-  project: string | undefined;
   digest: string | undefined;
 }
 
@@ -38,13 +37,8 @@ export function deployLine(line: DeployLine): string {
     ...line.placement,
     ...(line.version ? ["--version", line.version] : []),
     ...(Object.keys(line.config).length > 0 ? ["--config", JSON.stringify(line.config)] : []),
-    ...projectFlag(line.project),
     ...digestFlag(line.digest),
   );
-}
-
-export function projectFlag(project: string | undefined): string[] {
-  return project === undefined ? [] : ["--project", project];
 }
 
 export function digestFlag(digest: string | undefined): string[] {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { actionOf, commandLine } from "./command";
+import { actionOf, commandLine, inProject } from "./command";
 
 describe("commandLine", () => {
   it("quotes what a shell would change", () => {
@@ -9,6 +9,37 @@ describe("commandLine", () => {
       "gpuaas workload stop train --reason 'it'\\''s $HOME'",
     );
     expect(commandLine("x", "")).toBe("gpuaas x ''");
+  });
+});
+
+describe("inProject", () => {
+  it("names the project before the flags, what is quoted and a redirection", () => {
+    for (const [line, expected] of [
+      ["gpuaas workload list", "gpuaas workload list --project ml"],
+      ["gpuaas workload drain-member train agent-1", "gpuaas workload drain-member train agent-1 --project ml"],
+      ["gpuaas workload stop train --reason 'a > b'", "gpuaas workload stop train --project ml --reason 'a > b'"],
+      ["gpuaas workload kubeconfig train > train.yaml", "gpuaas workload kubeconfig train --project ml > train.yaml"],
+      ["gpuaas operation start train 'odd kind'", "gpuaas operation start train --project ml 'odd kind'"],
+    ] as const)
+      expect(inProject(line, "ml")).toBe(expected);
+    expect(inProject("gpuaas event watch", "$HOME")).toBe("gpuaas event watch --project '$HOME'");
+  });
+
+  it("leaves lines that name a project, an id or a thing of the platform, and what is no such line", () => {
+    for (const line of [
+      "gpuaas allocation create --node gpu-1 --project research",
+      "gpuaas workload deploy --help",
+      "gpuaas operation cancel 0198c0de",
+      "gpuaas workload revoke-access 0198c0de",
+      "gpuaas node show gpu-1",
+      "gpuaas",
+      "https://gpu-1:6443",
+    ])
+      expect(inProject(line, "ml")).toBe(line);
+  });
+
+  it("leaves every line to a token that belongs to a project", () => {
+    expect(inProject("gpuaas workload list", undefined)).toBe("gpuaas workload list");
   });
 });
 

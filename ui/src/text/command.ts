@@ -12,6 +12,31 @@ export function commandLine(...args: string[]): string {
   return ["gpuaas", ...args].map(quoted).join(" ");
 }
 
+/** Nouns of things that belong to a project. */
+const OF_PROJECT = new Set(["allocation", "event", "operation", "service-account", "workload"]);
+/** Their verbs that take an id, which means the same in every project. */
+const BY_ID = new Set([
+  "allocation release",
+  "allocation show",
+  "operation cancel",
+  "operation show",
+  "operation watch",
+  "workload revoke-access",
+]);
+
+/**
+ * The line with `--project` before its first flag, if it lists things of a project or names one, and names no project yet: a name has no
+ * meaning for a token that belongs to no project. `project` is `undefined` if the token belongs to one.
+ */
+export function inProject(line: string, project: string | undefined): string {
+  // The words before the first flag and the first that is quoted.
+  const begun = /^gpuaas(?: [^\s'>-][^\s'>]*)+/.exec(line)?.[0] ?? "";
+  const [, noun = "", verb = ""] = begun.split(" ");
+  const isAbout = OF_PROJECT.has(noun) && !BY_ID.has(`${noun} ${verb}`);
+  if (project === undefined || !isAbout || / --(?:project|help)\b/.test(line)) return line;
+  return `${begun} --project ${quoted(project)}${line.slice(begun.length)}`;
+}
+
 /** An action on a workload: a kind of operation, `resume` of the newest one, or `cancel` of the open one. */
 export type ActionKind = OperationKind | "resume" | "cancel";
 

@@ -29,7 +29,7 @@ test("an agent is added from the page, after its plan was shown", async ({ open 
   await dialog.getByRole("checkbox", { name: /demo-4$/ }).check();
   await dialog.getByRole("button", { name: "Show the plan" }).click();
   await expect(dialog.getByRole("region", { name: "Steps of the plan" })).toBeVisible();
-  await expect(dialog.getByText(/^gpuaas workload add-member train/)).toBeVisible();
+  await expect(dialog.getByText(/^gpuaas workload add-member train --project ours /)).toBeVisible();
   await dialog.getByRole("button", { name: "Add member" }).click();
   await expect(dialog).toBeHidden();
   await expect(page.getByText("3 of 3 members ready")).toBeVisible({ timeout: 45_000 });

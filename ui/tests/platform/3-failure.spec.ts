@@ -19,7 +19,7 @@ test("a failed member shows why, since when and what to do, and is repaired from
   for (const part of ["Why", "Since", "Evidence", "Next"]) {
     await expect(why.getByText(part, { exact: true })).toBeVisible();
   }
-  await expect(why.getByText(/gpuaas workload repair train/)).toBeVisible();
+  await expect(why.getByText(/gpuaas workload repair train --project ours/)).toBeVisible();
   await expect(why.getByRole("link", { name: /^[a-z0-9_]+$/ })).toHaveAttribute("href", /^\/docs\/errors\/[a-z0-9_]+$/);
 
   platform.injectFaults("demo-2", "");

@@ -23,7 +23,7 @@ test("what one person starts appears at another, who has no controls and learns 
   const dialog = await ofMember(page, "agent-1", "Drain");
   await expectPlan(dialog, platform, {
     consequence: "The work of agent-1 moves to other members, and it accepts no new work until it is uncordoned.",
-    command: "gpuaas workload drain-member train agent-1",
+    command: "gpuaas workload drain-member train agent-1 --project ours",
   });
   await run(dialog, "Drain agent-1");
   await untilOperation(platform, "drain_member");
@@ -59,7 +59,7 @@ test("a plan runs as it was shown although another person changed what it does n
   const uncordon = await ofMember(other, "agent-1", "Uncordon");
   await expectPlan(uncordon, platform, {
     consequence: "agent-1 accepts new work again. Nothing is interrupted.",
-    command: "gpuaas workload uncordon-member train agent-1",
+    command: "gpuaas workload uncordon-member train agent-1 --plan-digest ",
   });
   await run(uncordon, "Uncordon agent-1");
   await untilOperation(platform, "uncordon_member");

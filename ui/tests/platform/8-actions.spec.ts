@@ -12,7 +12,7 @@ test("a member is replaced by another node, and one is removed", async ({ open, 
   await replace.getByRole("button", { name: "Show the plan" }).click();
   await expectPlan(replace, platform, {
     consequence: "A new member joins first. Then the work of agent-1 moves to other members",
-    command: "gpuaas workload replace-member train agent-1 --by demo-3",
+    command: "gpuaas workload replace-member train agent-1 --project ours --by demo-3",
   });
   await run(replace, "Replace agent-1");
   await untilOperation(platform, "replace_member");
@@ -21,7 +21,7 @@ test("a member is replaced by another node, and one is removed", async ({ open, 
   const remove = await ofMember(page, "agent-2", "Remove");
   await expectPlan(remove, platform, {
     consequence: "Then it is stopped, and its files are deleted from its node.",
-    command: "gpuaas workload remove-member train agent-2",
+    command: "gpuaas workload remove-member train agent-2 --project ours",
   });
   await run(remove, "Remove agent-2");
   await untilOperation(platform, "remove_member");
@@ -36,7 +36,7 @@ test("a reconciliation writes a changed file again", async ({ open, platform }) 
   const dialog = await ofWorkload(page, "Reconcile");
   await expectPlan(dialog, platform, {
     consequence: "What deviates from the desired state is written again. Nothing is restarted.",
-    command: "gpuaas workload reconcile train",
+    command: "gpuaas workload reconcile train --project ours",
   });
   // Now, because the platform finds such a change by itself soon.
   writeFileSync(file, `${before}# changed by hand\n`);
@@ -51,7 +51,7 @@ test("a workload is stopped; its start is cancelled and resumed", async ({ open,
   const stop = await ofWorkload(page, "Stop");
   await expectPlan(stop, platform, {
     consequence: "Everything that runs in it ends on every member. Its data and its allocations stay.",
-    command: "gpuaas workload stop train",
+    command: "gpuaas workload stop train --project ours",
   });
   await run(stop, "Stop");
   await untilOperation(platform, "stop");
@@ -63,7 +63,7 @@ test("a workload is stopped; its start is cancelled and resumed", async ({ open,
   const start = await ofWorkload(page, "Start");
   await expectPlan(start, platform, {
     consequence: "Everything starts again on every member.",
-    command: "gpuaas workload start train",
+    command: "gpuaas workload start train --project ours",
   });
   await run(start, "Start");
   const { id } = await untilOperation(platform, "start", "running");
@@ -77,7 +77,7 @@ test("a workload is stopped; its start is cancelled and resumed", async ({ open,
   const resume = await ofWorkload(page, "Resume");
   await expectPlan(resume, platform, {
     consequence: "The operation that did not succeed is repeated. Steps that are done already change nothing.",
-    command: "gpuaas workload resume train",
+    command: "gpuaas workload resume train --project ours",
   });
   await run(resume, "Resume");
   await untilOperation(platform, "start");

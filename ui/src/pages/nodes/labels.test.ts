@@ -2,13 +2,13 @@ import { expect, test } from "vitest";
 
 import { parseLabels } from "./labels";
 
-test("labels are read from lines and commas", () => {
-  expect(parseLabels("rack=b12, gpu=h100\n\nnote=a=b")).toEqual({
-    labels: { rack: "b12", gpu: "h100", note: "a=b" },
+test("each line is a label, and its value is kept as it is typed", () => {
+  expect(parseLabels("rack=b12\n\n gpu = h100 \r\nnote=a=b, c=d")).toEqual({
+    labels: { rack: "b12", gpu: "h100", note: "a=b, c=d" },
     wrong: [],
   });
 });
 
-test("a part without a key is named", () => {
-  expect(parseLabels("rack, =x")).toEqual({ labels: {}, wrong: ["rack", "=x"] });
+test("a line without a key or a value's sign is named", () => {
+  expect(parseLabels("rack\n=x\ngpu=")).toEqual({ labels: { gpu: "" }, wrong: ["rack", "=x"] });
 });

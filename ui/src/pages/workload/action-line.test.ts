@@ -9,8 +9,13 @@ const ADDED = fieldsOf({
   properties: { agent_allocation_ids: { type: "array", items: { type: "string", format: "uuid" } } },
 });
 
-function line(kind: Terms["kind"], parameters: JsonObject, digest?: string, project?: string): string {
-  return actionLine({ kind, id: "w-1", workload: "train", app: "rke2", project, parameters }, ADDED, NODES, digest);
+function line(kind: Terms["kind"], parameters: JsonObject, digest?: string): string {
+  return actionLine(
+    { kind, id: "w-1", workload: "train", app: "rke2", project: "ml", parameters },
+    ADDED,
+    NODES,
+    digest,
+  );
 }
 
 it("each action has the line of its own verb", () => {
@@ -30,8 +35,8 @@ it("each action has the line of its own verb", () => {
   expect(line("decommission", { give_up: ["gpu-3", "gpu-4"], reason: "INC-1" })).toBe(
     "gpuaas workload decommission train --give-up gpu-3 --give-up gpu-4 --reason INC-1",
   );
-  expect(line("add_member", { agent_allocation_ids: ["id-5"] }, "plan-1", "ml")).toBe(
-    "gpuaas workload add-member train --agent gpu-5 --project ml --plan-digest plan-1",
+  expect(line("add_member", { agent_allocation_ids: ["id-5"] }, "plan-1")).toBe(
+    "gpuaas workload add-member train --agent gpu-5 --plan-digest plan-1",
   );
   expect(line("stop", {})).toBe("gpuaas workload stop train");
 });

@@ -1,7 +1,7 @@
 //! The line of the command line program that does the same as an action's dialog.
 
 import type { Json, JsonObject, SchemaField } from "../../schema/fields";
-import { digestFlag, placementFlags, projectFlag } from "../../text/app-command";
+import { digestFlag, placementFlags } from "../../text/app-command";
 import { commandLine } from "../../text/command";
 import type { Terms } from "./terms";
 
@@ -39,7 +39,7 @@ export function actionLine(
   digest: string | undefined,
 ): string {
   const { kind, workload, parameters } = terms;
-  const rest = [...projectFlag(terms.project), ...digestFlag(digest)];
+  const rest = digestFlag(digest);
   const verb = kind.replaceAll("_", "-");
   if (kind === "add_member")
     return commandLine("workload", verb, workload, ...placementFlags(fields, parameters, nodes), ...rest);
