@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 /// Lines kept per unit.
 const LINES_KEPT: usize = 10_000;
-/// Size at which a unit's file is rewritten with the lines that are still kept.
+/// Size from which a unit's file is rewritten with the lines that are still kept.
 const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 
 /// A unit's journal.
@@ -27,6 +27,8 @@ struct Inner {
     next: u64,
     path: Utf8PathBuf,
     file: Option<File>,
+    /// Size above which the next line rewrites the file.
+    rewritten_above: u64,
     newest: watch::Sender<u64>,
 }
 
@@ -45,7 +47,8 @@ impl Journal {
         }
         let next = lines.back().map_or(1, |line: &JournalLine| number(&line.cursor).saturating_add(1));
         let file = OpenOptions::new().create(true).append(true).open(&path).ok();
-        Self(Rc::new(RefCell::new(Inner { lines, next, path, file, newest: watch::Sender::new(next - 1) })))
+        let newest = watch::Sender::new(next - 1);
+        Self(Rc::new(RefCell::new(Inner { lines, next, path, file, rewritten_above: FILE_BYTES_MAX, newest })))
     }
 
     /// Adds a line of the init itself.
@@ -110,13 +113,19 @@ impl Journal {
 
 impl Inner {
     fn persist(&mut self, line: &JournalLine) {
-        if self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|meta| meta.len() > FILE_BYTES_MAX) {
+        if self.file_bytes() > self.rewritten_above {
             self.file = File::create(&self.path).ok();
             for kept in &self.lines {
                 append(self.file.as_mut(), kept);
             }
+            // The kept lines alone may be larger than the limit: without room for as many more, every line would write all of them again.
+            self.rewritten_above = FILE_BYTES_MAX.max(self.file_bytes().saturating_mul(2));
         }
         append(self.file.as_mut(), line);
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len())
     }
 }
 
@@ -164,5 +173,24 @@ mod tests {
         let next = Journal::open(folder, "a.service");
         next.write("four");
         assert_eq!(texts(&next, 2), ["three", "four"]);
+    }
+
+    #[test]
+    fn a_file_whose_kept_lines_exceed_the_limit_is_not_rewritten_for_every_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Utf8Path::from_path(folder.path()).unwrap();
+        let journal = Journal::open(folder, "a.service");
+        let text = "x".repeat(2_000);
+        let written = LINES_KEPT + 10;
+        for _ in 0..written {
+            journal.write(&text);
+        }
+        let lines_in_file = || std::fs::read_to_string(folder.join("a.service.jsonl")).unwrap().lines().count();
+        // A rewrite would leave out those that are not kept any more.
+        assert_eq!(lines_in_file(), written);
+
+        journal.0.borrow_mut().rewritten_above = FILE_BYTES_MAX;
+        journal.write(&text);
+        assert_eq!(lines_in_file(), LINES_KEPT + 1, "a rewrite leaves the kept lines, and the new one follows");
     }
 }
