@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Checks the form of the shell and tests its logic. Returns the number of tests that passed, or the reason why none ran.
 pub(crate) fn check() -> anyhow::Result<Result<Passed, String>> {
-    if let Err(why) = prepare()? {
+    if let Err(why) = install_packages(&lock()?)? {
         return Ok(Err(why));
     }
     let npm = |script: &str| {
@@ -139,21 +139,28 @@ fn count(report: &Value, at: &str) -> anyhow::Result<u32> {
 
 /// Installs packages and, as root, Chromium. Returns the path of Chromium, or the reason why the tests cannot run here.
 pub(crate) fn prepare() -> anyhow::Result<Result<PathBuf, String>> {
+    let locked = lock()?;
+    Ok(install_packages(&locked)?.and_then(|()| chromium::ensure()))
+}
+
+/// Waits until no other thread prepares the tests.
+fn lock() -> anyhow::Result<fs::File> {
+    fs::create_dir_all(shell::target())?;
+    let file = fs::File::create(shell::target().join("ui-tests.lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Installs the packages of the shell and of its tests. Returns the reason why that is impossible here.
+fn install_packages(_locked: &fs::File) -> anyhow::Result<Result<(), String>> {
     if !ui::has_node() {
         return Ok(Err("Node.js 20 with npm was not found".to_owned()));
     }
-    fs::create_dir_all(shell::target())?;
-    // Another thread may prepare the tests in advance.
-    let lock = fs::File::create(shell::target().join("ui-tests.lock"))?;
-    lock.lock()?;
-    if let Err(failed) = ui::install(&ui::folder()).and_then(|()| ui::install(&folder())) {
-        return if tools::can_reach(&tools::NPM) {
-            Err(failed)
-        } else {
-            Ok(Err(format!("the packages cannot be downloaded: {failed:#}")))
-        };
+    match ui::install(&ui::folder()).and_then(|()| ui::install(&folder())) {
+        Err(failed) if tools::can_reach(&tools::NPM) => Err(failed),
+        Err(failed) => Ok(Err(format!("the packages cannot be downloaded: {failed:#}"))),
+        Ok(()) => Ok(Ok(())),
     }
-    Ok(chromium::ensure())
 }
 
 /// Runs `cargo xtask screenshots`: every page in both themes at three widths, and the pictures of the documents.

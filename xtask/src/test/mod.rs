@@ -131,7 +131,7 @@ fn wait(
         shell::run("the kill matrix", matrix.envs(at_once(&environment, deployments_at_once())))?;
     }
     if options.quick {
-        for kind in [clients::KIND, ui_tests::LOGIC, ui_tests::KIND, booted::KIND] {
+        for kind in [clients::KIND, ui_tests::KIND, booted::KIND] {
             counts.figures.push(format!("{kind}: NOT RUN: skipped by --quick"));
         }
         return Ok(());
@@ -197,11 +197,7 @@ fn compute(
         // After a failed test the receiver no longer exists.
         let _ = prepared.send(fuzz_api::prepare().and_then(|()| booted::prepare()));
     }
-    let checked = if options.quick {
-        Ok(())
-    } else {
-        ui_tests::check().map(|passed| counts.take_passed(ui_tests::LOGIC, passed))
-    };
+    let checked = ui_tests::check().map(|passed| counts.take_passed(ui_tests::LOGIC, passed));
     let denied = tools::deny();
     cargo_test(&tests.computing, options, &[], counts).and(checked).and(denied)
 }
