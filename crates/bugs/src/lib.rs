@@ -43,6 +43,8 @@ bugs! {
     ResumeRepeatsSteps = "resume-repeats-steps", "a resumed deployment bootstraps members again that serve";
     /// `app::results`.
     ResidueIgnored = "residue-ignored", "a member is removed although its node has residue";
+    /// `app::render`.
+    StaleReadyAccepted = "stale-ready-accepted", "a started member counts as ready because its KubeNode was ready before";
     /// `engine::begin`.
     LeaseNotChecked = "lease-not-checked", "a driver writes after another replica has taken its operation's lease";
     /// `store::lease`.

@@ -94,6 +94,7 @@ pub async fn killed_program_is_restarted_and_counted(backend: &dyn Backend) {
     bench.run(&format!("kill -9 {}", first.main_pid)).await;
     let second = bench.until("victim.service", |status| status.is_running() && status.n_restarts == 1).await;
     assert_ne!(first.main_pid, second.main_pid);
+    assert!(first.started_at < second.started_at, "{first:?}, {second:?}");
     assert_eq!(second.exec_main_status, 0, "a running program has no exit status");
 }
 

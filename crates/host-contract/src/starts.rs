@@ -1,7 +1,7 @@
 //! Starts: the unit's state during a start, and the signs of a start that fails.
 
 use futures::StreamExt;
-use gpuaas_host::{Changed, HostError};
+use gpuaas_host::{Changed, HostError, now};
 
 use crate::{Backend, Bench};
 
@@ -12,8 +12,10 @@ pub async fn simple_unit_runs_as_soon_as_it_is_started(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("plain", "Type=simple", "exec sleep 1000").await;
     assert_eq!(bench.status("plain.service").await.active, "inactive");
+    let before = now();
     assert_eq!(bench.host.units().start("plain.service").await.unwrap(), Changed::Yes);
     let status = bench.until_running("plain.service").await;
+    assert!(status.started_at.is_some_and(|at| before <= at && at <= now()), "{status:?} after {before}");
     assert!(status.main_pid > 0 && bench.is_process_running(status.main_pid).await);
     assert_eq!((status.result.as_str(), status.n_restarts, status.exec_main_status), ("success", 0, 0));
     assert_eq!(bench.host.units().start("plain.service").await.unwrap(), Changed::No);

@@ -34,6 +34,8 @@ pub struct UnitStatus {
     pub exec_main_status: i32,
     /// `MainPID`; 0 if there is none.
     pub main_pid: i32,
+    /// `ExecMainStartTimestamp`: when the main process was started last, by the machine's clock; `None` if it never was.
+    pub started_at: Option<Timestamp>,
     /// Time of the last change of state; the Unix epoch if the init does not know it.
     pub since: Timestamp,
 }

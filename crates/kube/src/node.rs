@@ -76,6 +76,8 @@ pub struct NodeCondition {
     pub message: String,
     /// Time of the last transition in RFC 3339; empty if the cluster does not report it.
     pub since: String,
+    /// Time of the kubelet's last report, in whole seconds by its node's clock; `None` if the cluster does not report it.
+    pub reported_at: Option<Timestamp>,
 }
 
 impl KubeNode {
@@ -94,6 +96,18 @@ impl KubeNode {
             Some(condition) if condition.message.is_empty() => "kubelet not ready".into(),
             Some(condition) => format!("kubelet not ready: {}", condition.message),
         })
+    }
+
+    /// Like [`KubeNode::not_ready_reason`], for a kubelet that was started at this time by its node's clock: a report of an earlier kubelet
+    /// does not count, however ready it says to be.
+    ///
+    /// Reports have whole seconds, so one of the same second counts. Every kubelet reports soon after its start, also if nothing changed.
+    pub fn not_ready_reason_since(&self, started_at: Timestamp) -> Option<String> {
+        match self.ready_condition().and_then(|condition| condition.reported_at) {
+            Some(at) if at.as_second() >= started_at.as_second() => self.not_ready_reason(),
+            Some(at) => Some(format!("kubelet has not reported since its start at {started_at:.0}, last at {at}")),
+            None => Some("kubelet has not reported yet".into()),
+        }
     }
 }
 
@@ -175,6 +189,7 @@ struct Condition {
     #[serde(default)]
     message: String,
     last_transition_time: Option<Timestamp>,
+    last_heartbeat_time: Option<Timestamp>,
 }
 
 impl From<Node> for KubeNode {
@@ -211,6 +226,7 @@ impl From<Condition> for NodeCondition {
             reason: bounded(&condition.reason),
             message: bounded(&condition.message),
             since: condition.last_transition_time.map(|time| time.to_string()).unwrap_or_default(),
+            reported_at: condition.last_heartbeat_time,
         }
     }
 }
@@ -277,6 +293,27 @@ mod tests {
         assert_eq!(node(None).not_ready_reason().unwrap(), "kubelet has not reported yet");
         assert_eq!(node(Some(("False", "cni"))).not_ready_reason().unwrap(), "kubelet not ready: cni");
         assert_eq!(node(Some(("True", ""))).not_ready_reason(), None);
+    }
+
+    #[test]
+    fn only_what_the_started_kubelet_reports_counts() {
+        let reported = |status: &str, at: Option<&str>| {
+            let ready = serde_json::json!({"type": "Ready", "status": status, "lastHeartbeatTime": at});
+            let node = serde_json::json!({"metadata": {"name": "gpu-1"}, "status": {"conditions": [ready]}});
+            KubeNode::from(serde_json::from_value::<Node>(node).unwrap())
+        };
+        let started_at: Timestamp = "2026-11-28T12:00:05.900Z".parse().unwrap();
+        let reason = |status: &str, at| reported(status, at).not_ready_reason_since(started_at);
+        for counts in ["2026-11-28T12:00:05Z", "2026-11-28T12:00:06Z", "2026-11-28T13:00:00Z"] {
+            assert_eq!(reason("True", Some(counts)), None, "{counts}");
+            assert_eq!(reason("False", Some(counts)).unwrap(), "kubelet not ready");
+        }
+        for status in ["True", "False", "Unknown"] {
+            let stale = reason(status, Some("2026-11-28T12:00:04Z")).unwrap();
+            assert!(stale.starts_with("kubelet has not reported since its start at 2026-11-28T12:00:05Z"), "{stale}");
+            assert_eq!(reason(status, None).unwrap(), "kubelet has not reported yet");
+        }
+        assert_eq!(node(None).not_ready_reason_since(started_at).unwrap(), "kubelet has not reported yet");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::{
     cluster::{Cluster, Progress},
     error::KubeError,
@@ -12,8 +14,18 @@ use crate::{
     wait::{REWATCH_AFTER, Wait},
 };
 
+/// The KubeNode that a wait is about.
+#[derive(Clone, Copy, Debug)]
+struct Awaited<'a> {
+    name: &'a str,
+    started_at: Option<Timestamp>,
+}
+
 impl Cluster {
     /// Watches until the KubeNode with this name is ready, and returns it.
+    ///
+    /// With `started_at`, the time at which its kubelet was started by its node's clock, only what that kubelet reports counts: an apiserver
+    /// shows the last report of a kubelet that has ended for about 44 s, and for longer if it was down itself.
     ///
     /// Opens a watch again if it ends, breaks or becomes too old. Fails at once if waiting cannot help (credentials, rights, certificate),
     /// and with [`KubeError::NotReady`] after `timeout`. `progress` receives changes such as `no KubeNode yet (3 s)` or `kubelet not
@@ -21,21 +33,22 @@ impl Cluster {
     pub async fn await_kube_node_ready(
         &self,
         name: &str,
+        started_at: Option<Timestamp>,
         timeout: Duration,
         progress: Progress<'_>,
     ) -> Result<KubeNode, KubeError> {
         let wait = Wait::new(progress);
         tokio::select! {
             biased;
-            node = self.follow(name, &wait) => node,
+            node = self.follow(Awaited { name, started_at }, &wait) => node,
             never = wait.report() => match never {},
             () = tokio::time::sleep(timeout) => Err(wait.timeout_error()),
         }
     }
 
-    async fn follow(&self, name: &str, wait: &Wait<'_>) -> Result<KubeNode, KubeError> {
+    async fn follow(&self, awaited: Awaited<'_>, wait: &Wait<'_>) -> Result<KubeNode, KubeError> {
         loop {
-            match self.list_then_watch(name, wait).await {
+            match self.list_then_watch(awaited, wait).await {
                 Ok(node) => return Ok(node),
                 Err(error) if events::is_too_old(&error) => {}
                 Err(error) if events::is_transient(&error) => wait.set_reason(error.to_string()),
@@ -46,12 +59,12 @@ impl Cluster {
     }
 
     /// Lists and watches until the KubeNode is ready.
-    async fn list_then_watch(&self, name: &str, wait: &Wait<'_>) -> Result<KubeNode, KubeError> {
-        let fields = format!("metadata.name={name}");
+    async fn list_then_watch(&self, awaited: Awaited<'_>, wait: &Wait<'_>) -> Result<KubeNode, KubeError> {
+        let fields = format!("metadata.name={}", awaited.name);
         let selection = Selection { path: NODES, fields: &fields, noun: "KubeNodes of one name" };
         let list = self.list::<Node, Node, NODES_PER_PAGE>(&selection, NODES_PER_PAGE, Ok).await?;
         let mut version = list.version;
-        if let Some(node) = check_ready(wait, list.items.into_iter().next()) {
+        if let Some(node) = check_ready(wait, awaited, list.items.into_iter().next()) {
             return Ok(node);
         }
         loop {
@@ -66,7 +79,7 @@ impl Cluster {
                     EventKind::Added | EventKind::Modified => Some(node),
                     EventKind::Deleted => None,
                 };
-                if let Some(node) = check_ready(wait, seen) {
+                if let Some(node) = check_ready(wait, awaited, seen) {
                     return Ok(node);
                 }
             }
@@ -76,12 +89,16 @@ impl Cluster {
 }
 
 /// Returns the node if it is ready; otherwise records the reason.
-fn check_ready(wait: &Wait<'_>, node: Option<Node>) -> Option<KubeNode> {
+fn check_ready(wait: &Wait<'_>, awaited: Awaited<'_>, node: Option<Node>) -> Option<KubeNode> {
     let Some(node) = node.map(KubeNode::from) else {
         wait.set_reason("no KubeNode yet".into());
         return None;
     };
-    match node.not_ready_reason() {
+    let reason = match awaited.started_at {
+        Some(started_at) => node.not_ready_reason_since(started_at),
+        None => node.not_ready_reason(),
+    };
+    match reason {
         None => Some(node),
         Some(why) => {
             wait.set_reason(why);

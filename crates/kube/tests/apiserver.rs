@@ -147,7 +147,7 @@ async fn node_watch_survives_a_restart_of_the_apiserver() {
     let sink = log.sink();
     let waiting = {
         let cluster = cluster.clone();
-        tokio::spawn(async move { cluster.await_kube_node_ready("gpu-1", WAIT_MAX, &sink).await })
+        tokio::spawn(async move { cluster.await_kube_node_ready("gpu-1", None, WAIT_MAX, &sink).await })
     };
     log.until("no KubeNode yet").await;
     add_node(&cluster, "gpu-2").await;
@@ -170,7 +170,7 @@ async fn node_watch_survives_a_restart_of_the_apiserver() {
 
     // After the time limit the error has the missing condition.
     report(&after, "gpu-1", "Unknown", "Kubelet stopped posting node status.").await;
-    let over = cluster.await_kube_node_ready("gpu-1", Duration::from_secs(2), &quiet).await.unwrap_err();
+    let over = cluster.await_kube_node_ready("gpu-1", None, Duration::from_secs(2), &quiet).await.unwrap_err();
     assert!(over.to_string().contains("Kubelet stopped posting node status."), "{over}");
 
     let names: Vec<_> = cluster.kube_nodes().await.unwrap().into_iter().map(|node| node.name).collect();

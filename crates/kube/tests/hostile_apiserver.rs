@@ -142,7 +142,7 @@ fn watched(watch: fn() -> Reply) -> Cluster {
 #[tokio::test(start_paused = true)]
 async fn watch_is_bounded_per_event_and_in_total() {
     let wait = async |cluster: Cluster| {
-        cluster.await_kube_node_ready("gpu-1", Duration::from_secs(600), &|_| {}).await.unwrap_err()
+        cluster.await_kube_node_ready("gpu-1", None, Duration::from_secs(600), &|_| {}).await.unwrap_err()
     };
     let event = || Reply::chunks("{\"type\":\"", "A", "\n", 2 * EVENT_BYTES_MAX);
     let error = wait(watched(event)).await;
@@ -164,7 +164,7 @@ async fn a_silent_watch_is_opened_again_until_the_wait_is_over() {
     let kubeconfig = Kubeconfig::parse(hostile.kubeconfig.as_bytes()).unwrap();
     let cluster = Cluster::new(&kubeconfig, endpoint(), connector(&hostile)).unwrap();
     let timeout = Duration::from_secs(120);
-    let error = cluster.await_kube_node_ready("gpu-1", timeout, &|_| {}).await.unwrap_err();
+    let error = cluster.await_kube_node_ready("gpu-1", None, timeout, &|_| {}).await.unwrap_err();
     assert!(matches!(error, KubeError::NotReady { .. }), "{error}");
     let opened = hostile.opened.load(Ordering::SeqCst);
     assert!((4..=8).contains(&opened), "{opened}");

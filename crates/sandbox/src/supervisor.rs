@@ -239,6 +239,7 @@ impl Supervisor {
             Kind::Simple => None,
         };
         let name = notify.as_ref().map(|(_, name)| name.as_str());
+        let began = now();
         let child = match spawn(&self.environment, &self.name, file, &file.start, name, &self.journal) {
             Ok(child) => child,
             Err(error) => {
@@ -247,7 +248,7 @@ impl Supervisor {
             }
         };
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
-        self.set(|status| (status.main_pid, status.exec_main_status) = (pid, 0));
+        self.set(|status| (status.main_pid, status.exec_main_status, status.started_at) = (pid, 0, Some(began)));
         if file.kind == Kind::Simple {
             self.enter("active", "running", None);
             self.end_jobs(&Ok(()));
@@ -496,6 +497,7 @@ pub(crate) fn inactive(name: &str) -> UnitStatus {
         n_restarts: 0,
         exec_main_status: 0,
         main_pid: 0,
+        started_at: None,
         since: now(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::Name;
+use gpuaas_model::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -33,6 +33,10 @@ pub enum Rke2Call {
     KubeNodeReady {
         /// Name of the KubeNode.
         kube_node: Name,
+        /// When its node started RKE2, by the node's clock: what a kubelet reported before does not count. Without it everything counts, as
+        /// after a start by an older agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        started_at: Option<Timestamp>,
     },
     /// Lists the KubeNodes.
     KubeNodes {},
@@ -90,6 +94,8 @@ pub(crate) struct Context<'a> {
     pub(crate) kube_node: Option<&'a Name>,
     /// The uid of this KubeNode, if a call has returned it.
     pub(crate) uid: Option<&'a str>,
+    /// When the member's node started RKE2, if it has said so.
+    pub(crate) started_at: Option<Timestamp>,
     /// True if the operation removes the KubeNode anyway.
     pub(crate) is_removal: bool,
     /// What may be evicted.
@@ -154,7 +160,7 @@ impl CallName {
         let kube_node = of.kube_node.cloned();
         Some(match self {
             Self::ApiReady => Rke2Call::ApiReady {},
-            Self::KubeNodeReady => Rke2Call::KubeNodeReady { kube_node: kube_node? },
+            Self::KubeNodeReady => Rke2Call::KubeNodeReady { kube_node: kube_node?, started_at: of.started_at },
             Self::KubeNodes => Rke2Call::KubeNodes {},
             Self::CordonKubeNode => Rke2Call::CordonKubeNode { kube_node: kube_node?, may_be_missing: of.is_removal },
             Self::DrainKubeNode => {
@@ -193,12 +199,20 @@ mod tests {
         for name in CallName::ALL {
             let labels = BTreeMap::from([("rack".to_owned(), "b12".to_owned())]);
             let (eviction, uid) = (Eviction::default(), Some("0198c0de"));
-            let context = Context { kube_node: Some(&kube_node), uid, is_removal: true, eviction, labels };
+            let started_at = Some(Timestamp::from_millis(1_790_000_000_007));
+            let context = Context { kube_node: Some(&kube_node), uid, started_at, is_removal: true, eviction, labels };
             let call = name.with(context).expect("it has a KubeNode");
             let rendered = ClusterCall { call: name.as_str().to_owned(), parameters: call.parameters() };
             assert_eq!(rendered.parse(), Ok(call));
             assert_eq!(CallName::parse(name.as_str()), Some(name));
         }
+    }
+
+    #[test]
+    fn call_that_an_earlier_version_rendered_is_parsed() {
+        let rendered = ClusterCall { call: "kube_node_ready".to_owned(), parameters: json!({ "kube_node": "gpu-1" }) };
+        let kube_node = "gpu-1".parse().expect("a name");
+        assert_eq!(rendered.parse(), Ok(Rke2Call::KubeNodeReady { kube_node, started_at: None }));
     }
 
     #[test]

@@ -58,6 +58,11 @@ pub mod names {
         format!("kube_node_uid/{member}")
     }
 
+    /// Returns the name of a fact: when the member's node started RKE2, in milliseconds by its own clock; null if its agent does not say so.
+    pub fn started(member: &str) -> String {
+        format!("started/{member}")
+    }
+
     /// Returns the name of a fact: the platform has cordoned the member's KubeNode, and nobody has asked it to uncordon it.
     pub fn cordoned(member: &str) -> String {
         format!("cordoned/{member}")

@@ -3,7 +3,8 @@
 use gpuaas_app_rke2_tasks::{
     Rke2Configure, Rke2Enable, Rke2Install, Rke2KubeconfigRead, Rke2Role, Rke2Start, Rke2Stop,
 };
-use gpuaas_model::OperationKind;
+use gpuaas_bugs::{self as bugs, Bug};
+use gpuaas_model::{OperationKind, Timestamp};
 use gpuaas_planner::{
     ArtifactView, MemberView, OperationRequest, RenderError, SecretView, StepAction, StepSpec, WorkloadView,
 };
@@ -44,6 +45,7 @@ pub(crate) fn render(
                 uid: member
                     .and_then(|member| workload.facts.get(&names::kube_node_uid(&member.name)))
                     .and_then(Value::as_str),
+                started_at: member.and_then(|member| started_at(member, workload)),
                 is_removal: matches!(request.kind, OperationKind::RemoveMember | OperationKind::ReplaceMember),
                 eviction: operation.eviction(),
                 labels: Config::read(&workload.config).map_err(|_| missing("valid settings"))?.into_node_labels(),
@@ -87,6 +89,12 @@ pub(crate) fn render(
         T::Residue => value(&requirements::residue(is_installed(member, workload))),
         T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for the task")),
     }
+}
+
+/// Returns the time at which a member's node started RKE2 last, by the node's clock.
+fn started_at(member: &MemberView, workload: &WorkloadView) -> Option<Timestamp> {
+    let known = workload.facts.get(&names::started(&member.name)).and_then(Value::as_i64);
+    known.filter(|_| !bugs::on(Bug::StaleReadyAccepted)).map(Timestamp::from_millis)
 }
 
 /// Returns the files of a member, or the name of the data that is missing for them.

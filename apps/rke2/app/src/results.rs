@@ -125,11 +125,17 @@ fn member_of<'w>(step: &StepSpec, workload: &'w WorkloadView) -> Result<&'w Memb
     })
 }
 
-/// Composes the join token from the CA's digest: agents verify the cluster's CA with it before they send anything.
+/// Remembers when the unit was started. Composes the join token from the CA's digest: agents verify the cluster's CA with it before they
+/// send anything.
 fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> Vec<StepOutput> {
-    let Some(ca_sha256) = &started.ca_sha256 else { return Vec::new() };
-    let address = step.member.and_then(|id| workload.member(id)).map(|member| member.machine.address.clone());
-    let mut outputs = vec![
+    let member = step.member.and_then(|id| workload.member(id));
+    // Without a time, the one of an earlier start must not count.
+    let started_at = started.started_at.map_or(Value::Null, |at| Value::from(at.as_millis()));
+    let fact = member.map(|member| StepOutput::Fact(names::started(&member.name), started_at));
+    let mut outputs: Vec<StepOutput> = fact.into_iter().collect();
+    let Some(ca_sha256) = &started.ca_sha256 else { return outputs };
+    let address = member.map(|member| member.machine.address.clone());
+    outputs.extend([
         StepOutput::Fact(names::CA_SHA256.to_owned(), Value::String(ca_sha256.clone())),
         StepOutput::Composed {
             name: names::JOIN_TOKEN.to_owned(),
@@ -138,7 +144,7 @@ fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> V
                 SecretPart::Secret(names::AGENT_TOKEN.to_owned()),
             ],
         },
-    ];
+    ]);
     outputs.extend(address.map(|address| StepOutput::Endpoint {
         purpose: Endpoint::API.to_owned(),
         address: format!("https://{address}:6443"),

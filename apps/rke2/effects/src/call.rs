@@ -8,7 +8,7 @@ use std::{
 use gpuaas_app_rke2::Rke2Call;
 use gpuaas_engine::effects::CallContext;
 use gpuaas_kube::{DrainOptions, KubeNode};
-use gpuaas_model::{Code, Name};
+use gpuaas_model::{Code, Name, Timestamp};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::{Value, json};
 
@@ -21,7 +21,9 @@ impl Rke2Effects {
     pub(crate) async fn dispatch(&self, call: Rke2Call, context: &CallContext) -> Result<Value, TaskFailure> {
         match call {
             Rke2Call::ApiReady {} => self.api_ready(context).await,
-            Rke2Call::KubeNodeReady { kube_node } => self.kube_node_ready(kube_node.as_str(), context).await,
+            Rke2Call::KubeNodeReady { kube_node, started_at } => {
+                self.kube_node_ready(kube_node.as_str(), started_at, context).await
+            }
             Rke2Call::KubeNodes {} => self.kube_nodes(context).await,
             Rke2Call::CordonKubeNode { kube_node, may_be_missing } => {
                 let cordoned = self.cordon(kube_node.as_str(), context).await;
@@ -59,13 +61,20 @@ impl Rke2Effects {
         .await
     }
 
-    /// Waits for a KubeNode. It waits for the apiserver first: before the apiserver is ready, a KubeNode may show a status from
-    /// before a restart of its kubelet.
-    async fn kube_node_ready(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
+    /// Waits for a KubeNode, and for the apiserver first, whose failing checks say more than a list that fails. A status from before
+    /// `started_at` does not count; a time that no clock shows is never reached.
+    async fn kube_node_ready(
+        &self,
+        name: &str,
+        started_at: Option<Timestamp>,
+        context: &CallContext,
+    ) -> Result<Value, TaskFailure> {
+        let since = |at: Timestamp| jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or(jiff::Timestamp::MAX);
+        let started_at = started_at.map(since);
         let (until, progress) = (wait_deadline(context), &*context.progress);
         self.on_cluster(context, |cluster| async move {
             cluster.await_ready(time_left(until), progress).await?;
-            let node = cluster.await_kube_node_ready(name, time_left(until), progress).await?;
+            let node = cluster.await_kube_node_ready(name, started_at, time_left(until), progress).await?;
             Ok(evidence(&node))
         })
         .await
@@ -186,5 +195,6 @@ fn evidence(node: &KubeNode) -> Value {
         "internal_ip": node.internal_ip,
         "reason": ready.map(|condition| condition.reason.as_str()),
         "since": ready.map(|condition| condition.since.as_str()),
+        "reported_at": ready.and_then(|condition| condition.reported_at).map(|at| at.to_string()),
     })
 }

@@ -154,6 +154,33 @@ async fn create(cluster: &GenuineCluster, path: &str, object: serde_json::Value)
     admin.request(http::Method::POST, path, Some(("application/json", object))).await.unwrap();
 }
 
+/// Reports a status of `gpu-1` as its kubelet does.
+async fn report_ready(cluster: &GenuineCluster, reported_at: &str) {
+    let ready = serde_json::json!({"type": "Ready", "status": "True", "lastHeartbeatTime": reported_at});
+    let status = serde_json::json!({"status": {"conditions": [ready]}});
+    let patch = Some(("application/merge-patch+json", status));
+    cluster.genuine.cluster().request(http::Method::PATCH, "/api/v1/nodes/gpu-1/status", patch).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_from_before_the_start_of_the_kubelet_does_not_count_and_its_own_does() {
+    let cluster = GenuineCluster::new().await;
+    cluster.call("api_ready").await.unwrap();
+    create(&cluster, "/api/v1/nodes", serde_json::json!({"kind": "Node", "metadata": {"name": "gpu-1"}})).await;
+    report_ready(&cluster, "2026-11-28T12:00:04Z").await;
+    let started_at: Timestamp = "2026-11-28T12:00:05.900Z".parse().unwrap();
+    let parameters = serde_json::json!({ "kube_node": "gpu-1", "started_at": started_at });
+    let ready = ClusterCall { parameters, ..named("kube_node_ready") };
+    let stale = cluster.effects.call(ready.clone(), cluster.context(2_500)).await.unwrap_err();
+    assert_eq!(stale.code, Code::ClusterNotReady);
+    assert!(stale.message.contains("kubelet has not reported since its start at 2026-11-28T12:00:05Z"), "{stale:?}");
+    let undated = cluster.effects.call(about_kube_node("kube_node_ready"), cluster.context(DEADLINE_MS)).await;
+    assert_eq!(undated.unwrap()["ready"], true, "an older agent does not date its start");
+    let own = report_ready(&cluster, "2026-11-28T12:00:05Z");
+    let (seen, ()) = tokio::join!(cluster.effects.call(ready, cluster.context(DEADLINE_MS)), own);
+    assert_eq!(seen.unwrap()["reported_at"], "2026-11-28T12:00:05Z");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_reports_pods_that_need_a_flag_and_pods_that_do_not_end() {
     let cluster = GenuineCluster::new().await;

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use camino::Utf8Path;
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_app_rke2_tasks::{Rke2Role, Rke2Start, Rke2Started};
 use gpuaas_handler::{Context, host_failed, report, tail};
@@ -26,6 +27,8 @@ use crate::{
 const CLEANUP_TIME: Duration = Duration::from_secs(30);
 /// Longest time to collect evidence.
 const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Exists once a kubelet has run; an uninstall removes it.
+const KUBELET_DIR: &str = "/var/lib/kubelet";
 
 /// Starts the unit and waits until it is up.
 pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started, TaskFailure> {
@@ -36,12 +39,13 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
     settle_unit(host.as_ref(), unit).await.map_err(host_failed)?;
     // The subscription comes before the start, so that no event in between is missed.
     let events = host.units().unit_events(unit).await.map_err(host_failed)?;
-    let began = now();
     if let Some(status) = host.units().unit(unit).await.map_err(host_failed)?
         && status.is_running()
     {
         return started(&task, &context, status, 0).await;
     }
+    leave_second(host.as_ref()).await.map_err(host_failed)?;
+    let began = now();
     let journal = host.units().journal(unit, JournalFrom::Since(began), true).await.map_err(host_failed)?;
     host.units().start(unit).await.map_err(host_failed)?;
     let restarts_before = host.units().unit(unit).await.map_err(host_failed)?.map_or(0, |status| status.n_restarts);
@@ -90,6 +94,16 @@ async fn settle_unit(host: &dyn Host, unit: &str) -> Result<(), HostError> {
     Ok(())
 }
 
+/// Waits for the next second if a kubelet has run on this node. Kubelets report in whole seconds: the status of the former one must not be
+/// of the second in which this one starts, because nothing else tells them apart.
+async fn leave_second(host: &dyn Host) -> Result<(), HostError> {
+    if host.files().exists(Utf8Path::new(KUBELET_DIR)).await? {
+        let passed = u64::try_from(now().as_millis().rem_euclid(1_000)).unwrap_or_default();
+        tokio::time::sleep(Duration::from_millis(1_000 - passed)).await;
+    }
+    Ok(())
+}
+
 async fn started(
     task: &Rke2Start,
     context: &Context,
@@ -100,7 +114,8 @@ async fn started(
         Rke2Role::Server => ca_sha256(context).await?,
         Rke2Role::Agent => None,
     };
-    Ok(Rke2Started { unit: report(status), ready_after_ms, ca_sha256 })
+    let started_at = status.started_at;
+    Ok(Rke2Started { unit: report(status), ready_after_ms, started_at, ca_sha256 })
 }
 
 struct Wait<'a> {

@@ -7,7 +7,7 @@ mod result;
 #[cfg(test)]
 mod tests;
 
-use gpuaas_model::{SecretId, TaskType};
+use gpuaas_model::{SecretId, TaskType, Timestamp};
 use gpuaas_wire::task::{ArtifactRef, JournalExcerpt, SecretRef, TaskDefinition, TaskSpec, UnitReport};
 use serde::{Deserialize, Serialize};
 
@@ -148,6 +148,10 @@ pub struct Rke2Started {
     pub unit: UnitReport,
     /// Milliseconds from the start request to `READY=1`; 0 if the unit was up already.
     pub ready_after_ms: u64,
+    /// When the unit's main process was started, by the node's clock, also if the unit was up already. If the task has started it, no
+    /// earlier kubelet reported in this second. Absent in results of older agents.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started_at: Option<Timestamp>,
     /// On servers: SHA-256 of the cluster's CA file for the K10 token format, 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ca_sha256: Option<String>,

@@ -188,6 +188,8 @@ fn lists_of_a_hostile_node_are_refused_when_they_are_too_long() {
 
 #[test]
 fn results_of_older_agents_are_read() {
+    let started = json!({ "unit": unit(), "ready_after_ms": 1 });
+    assert_eq!(serde_json::from_value::<Rke2Started>(started).unwrap().started_at, None);
     let observed = json!({ "listening": [6_443], "journal": [] });
     assert_eq!(serde_json::from_value::<Rke2Observation>(observed).unwrap().deviations, []);
     let uninstalled: Rke2Uninstalled = serde_json::from_value(json!({ "exit_status": 0 })).unwrap();

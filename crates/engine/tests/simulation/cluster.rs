@@ -27,6 +27,8 @@ use crate::{
 
 /// The label that the KubeNodes of a followed cluster have by the workload's settings.
 pub(crate) const LABEL: (&str, &str) = ("rack", "b12");
+/// A kubelet reports this time after its unit is up. Until then its KubeNode shows what the kubelet before it has reported.
+const REPORTS_AFTER: Duration = Duration::from_secs(10);
 /// A change of a followed cluster is sent within this time.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -44,6 +46,10 @@ pub(crate) struct KubeModel {
 #[derive(Clone, Copy, Debug, Default)]
 struct KubeNode {
     is_cordoned: bool,
+    /// When the kubelet that was started last reports.
+    reports_at: Option<Timestamp>,
+    /// When the one before it has reported.
+    reported_before: Option<Timestamp>,
     /// Until then it is not Ready, although its kubelet runs.
     not_ready_until: Option<Timestamp>,
     /// True after a person has removed its labels.
@@ -51,9 +57,11 @@ struct KubeNode {
 }
 
 impl KubeModel {
-    /// A kubelet starts: it registers, without a cordon, unless its KubeNode exists.
-    pub(crate) fn register(&mut self, name: &str) {
-        self.nodes.entry(name.to_owned()).or_default();
+    /// A kubelet starts: it registers, without a cordon, unless its KubeNode exists. Its unit will be up at `up_at`.
+    pub(crate) fn register(&mut self, name: &str, now: Timestamp, up_at: Timestamp) {
+        let node = self.nodes.entry(name.to_owned()).or_default();
+        node.reported_before = node.reported_at(now);
+        node.reports_at = Some(up_at.plus(REPORTS_AFTER));
     }
 
     /// The server's data is removed, and with it every object.
@@ -125,9 +133,14 @@ impl AppEffects for Cluster {
         check_up(&simulation, server)?;
         match call {
             Rke2Call::ApiReady {} | Rke2Call::DeliverAccess {} => {}
-            Rke2Call::KubeNodeReady { kube_node } => {
+            Rke2Call::KubeNodeReady { kube_node, started_at } => {
                 let is_its = |member: &&MemberView| member.machine.name == kube_node && member.is_present();
-                check_up(&simulation, context.workload.members.iter().find(is_its))?;
+                let member = context.workload.members.iter().find(is_its);
+                check_up(&simulation, member)?;
+                check_registered(&simulation, kube_node.as_str())?;
+                await_report(&simulation, kube_node.as_str(), started_at, &context).await?;
+                check_up(&simulation, server)?;
+                check_up(&simulation, member)?;
                 check_registered(&simulation, kube_node.as_str())?;
             }
             Rke2Call::CordonKubeNode { kube_node, may_be_missing } => {
@@ -264,6 +277,11 @@ impl KubeNode {
     fn may_be_ready(&self, now: Timestamp) -> bool {
         self.not_ready_until.is_none_or(|until| until <= now)
     }
+
+    /// Returns the time of the report that it shows.
+    fn reported_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.reports_at.filter(|at| *at <= now).or(self.reported_before)
+    }
 }
 
 /// Returns the fault that a member on this node must have by the state of its KubeNode; `None` if that is Ready.
@@ -280,6 +298,31 @@ fn check_registered(simulation: &Simulation, name: &str) -> Result<(), TaskFailu
     let is_there = simulation.kube().nodes.contains_key(name);
     let missing = || TaskFailure::new(Code::KubeNodeMissing, format!("there is no KubeNode {name}"));
     if is_there { Ok(()) } else { Err(missing()) }
+}
+
+/// Waits for a report that counts, at most until shortly before the deadline.
+async fn await_report(
+    simulation: &Simulation,
+    name: &str,
+    started_at: Option<Timestamp>,
+    context: &CallContext,
+) -> Result<(), TaskFailure> {
+    let now = simulation.scheduler.now();
+    let Some(kube_node) = simulation.kube().nodes.get(name).copied() else { return Ok(()) };
+    let reports_at = kube_node.reports_at.unwrap_or(now);
+    if kube_node.reported_at(now).is_some_and(|at| started_at.is_none_or(|started_at| started_at <= at)) {
+        if now < reports_at {
+            let what = format!("{name} counts as ready by a report from before its kubelet was started");
+            simulation.report_violation(Oracle::Order, what);
+        }
+        return Ok(());
+    }
+    let give_up = Timestamp::from_millis(context.deadline.as_millis() - 500);
+    simulation.scheduler.sleep_until(reports_at.min(give_up)).await;
+    if give_up < reports_at {
+        return Err(TaskFailure::new(Code::ClusterNotReady, "kubelet has not reported yet"));
+    }
+    Ok(())
 }
 
 /// Waits for the budget, at most until shortly before the deadline.

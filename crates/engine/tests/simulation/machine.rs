@@ -62,6 +62,8 @@ pub(crate) struct Machine {
     pub(crate) hinted_at: Option<Timestamp>,
     role: Option<Rke2Role>,
     pub(crate) unit: Unit,
+    /// When the unit was started last.
+    started_at: Option<Timestamp>,
     /// A part of the program is damaged: starts fail until the next installation.
     pub(crate) is_damaged: bool,
     /// The unit was started since the last uninstall, so its data directory exists.
@@ -275,8 +277,10 @@ impl RunningTask {
             Unit::Starting(at) => at,
             Unit::Stopped => {
                 let at = now.plus(Duration::from_millis(self.simulation.between(5_000, 60_000)));
-                self.change(|machine| (machine.unit, machine.has_data) = (Unit::Starting(at), true));
-                self.simulation.kube().register(&self.node.name);
+                self.change(|machine| {
+                    (machine.unit, machine.started_at, machine.has_data) = (Unit::Starting(at), Some(now), true);
+                });
+                self.simulation.kube().register(&self.node.name, now, at);
                 at
             }
         };
@@ -290,8 +294,8 @@ impl RunningTask {
             return Err(failure);
         }
         let ca_sha256 = (task.role == Rke2Role::Server).then(|| sha256_hex(self.node.name.as_bytes()));
-        let unit = self.node.unit_report(task.role.unit(), up_at);
-        value(&Rke2Started { unit, ready_after_ms: 1, ca_sha256 })
+        let (unit, started_at) = (self.node.unit_report(task.role.unit(), up_at), self.node.machine().started_at);
+        value(&Rke2Started { unit, ready_after_ms: 1, started_at, ca_sha256 })
     }
 
     async fn kubeconfig(&self, task: &Rke2KubeconfigRead) -> Result<Value, TaskFailure> {

@@ -53,6 +53,7 @@ pub(super) struct Properties {
     pub(super) exec_main_status: Option<i32>,
     #[zbus(rename = "MainPID")]
     pub(super) main_pid: Option<u32>,
+    pub(super) exec_main_start_timestamp: Option<u64>,
 }
 
 /// A received signal.

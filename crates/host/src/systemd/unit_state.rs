@@ -38,6 +38,7 @@ impl UnitState {
             n_restarts: 0,
             exec_main_status: 0,
             main_pid: 0,
+            started_at: None,
             since: Timestamp::from_millis(0),
         };
         Self { status, loaded: false, has_job: false, found: true }
@@ -57,8 +58,11 @@ impl UnitState {
         if let Some(pid) = changed.main_pid {
             status.main_pid = i32::try_from(pid).unwrap_or_default();
         }
+        if let Some(micros) = changed.exec_main_start_timestamp {
+            status.started_at = (micros > 0).then(|| from_micros(micros));
+        }
         if let Some(micros) = changed.state_change_timestamp {
-            status.since = Timestamp::from_millis(i64::try_from(micros / 1_000).unwrap_or(i64::MAX));
+            status.since = from_micros(micros);
         }
     }
 
@@ -81,6 +85,10 @@ impl UnitState {
     fn exists(&self) -> bool {
         self.found || self.status.active != "inactive"
     }
+}
+
+fn from_micros(micros: u64) -> Timestamp {
+    Timestamp::from_millis(i64::try_from(micros / 1_000).unwrap_or(i64::MAX))
 }
 
 /// Reads a unit's state; `None` if the unit does not exist.
@@ -159,11 +167,20 @@ mod tests {
     #[test]
     fn properties_missing_from_a_signal_keep_their_values() {
         let mut known = UnitState::unloaded("a.service");
-        known.apply(Properties { n_restarts: Some(3), main_pid: Some(7), ..changed("active") });
+        let began = Some(1_790_000_000_007_999);
+        known.apply(Properties { exec_main_start_timestamp: Some(0), ..Properties::default() });
+        assert_eq!(known.status.started_at, None, "systemd reports 0 for what never happened");
+        known.apply(Properties {
+            n_restarts: Some(3),
+            main_pid: Some(7),
+            exec_main_start_timestamp: began,
+            ..changed("active")
+        });
         known.apply(Properties { sub_state: Some("running".to_owned()), ..Properties::default() });
         let status = &known.status;
         assert!(status.is_running() && known.loaded);
         assert_eq!((status.n_restarts, status.main_pid, status.result.as_str()), (3, 7, "success"));
+        assert_eq!(status.started_at, Some(Timestamp::from_millis(1_790_000_000_007)));
     }
 
     #[test]

@@ -194,6 +194,7 @@ mod tests {
                 n_restarts,
                 exec_main_status: 1,
                 main_pid: 0,
+                started_at: None,
                 since: Timestamp::from_millis(0),
             };
             sender.send(status).unwrap();

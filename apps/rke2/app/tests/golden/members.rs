@@ -108,6 +108,32 @@ fn kube_node_that_is_not_ready_lifts_no_budget_and_a_dead_service_does() {
     }
 }
 
+#[test]
+fn readiness_counts_from_the_last_start_that_the_node_has_dated() {
+    let mut of = running(vec![member("server", 1, ready()), member("agent", 1, ready())]);
+    let plan = plan(OperationKind::Start, &of);
+    let step = |key: &str| plan.steps.iter().find(|step| step.key.as_str() == key).expect("the step");
+    let app = Rke2::default();
+    let request = OperationRequest::of(OperationKind::Start);
+    let unit = json!({ "unit": "rke2-server.service", "active": "active", "sub": "running", "result": "success",
+                       "n_restarts": 0, "exec_main_status": 0, "since": 1_790_000_009_000_i64 });
+    let dated = json!({ "kube_node": "gpu-01", "started_at": 1_790_000_000_007_i64 });
+    let undated = json!({ "kube_node": "gpu-01" });
+    assert_eq!(app.render(step("server-1/wait-ready"), &request, &of).expect("rendered"), undated);
+    // The last result is that of an older agent.
+    for (started_at, expected) in [(Some(1_790_000_000_007_i64), &dated), (None, &undated)] {
+        let mut result = json!({ "unit": unit, "ready_after_ms": 9_000 });
+        if let Some(at) = started_at {
+            result["started_at"] = json!(at);
+        }
+        for output in app.step_outputs(step("server-1/start"), &result, &of).expect("a success") {
+            let StepOutput::Fact(name, value) = output else { panic!("{output:?}") };
+            of.facts.insert(name, value);
+        }
+        assert_eq!(app.render(step("server-1/wait-ready"), &request, &of).expect("rendered"), *expected);
+    }
+}
+
 fn plan_of_steps(kind: OperationKind, of: &WorkloadView) -> Vec<String> {
     plan(kind, of).steps.iter().map(|step| step.key.to_string()).collect()
 }

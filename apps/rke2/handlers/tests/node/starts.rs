@@ -2,7 +2,8 @@
 
 use futures::{FutureExt, future::LocalBoxFuture};
 use gpuaas_app_rke2_tasks::Rke2Start;
-use gpuaas_host::UnitFileState;
+use gpuaas_host::{UnitFileState, now};
+use gpuaas_model::Timestamp;
 use serde_json::json;
 
 use crate::{Case, sandbox::Node};
@@ -14,6 +15,7 @@ const CAUSE: &str =
 pub(crate) fn cases() -> Vec<(&'static str, Case)> {
     vec![
         ("start_lifts_a_mask", start_lifts_a_mask as Case),
+        ("start_after_a_stop_is_of_a_later_second", start_after_a_stop_is_of_a_later_second),
         ("failure_has_the_cause_from_the_kubelets_log", failure_has_the_cause_from_the_kubelets_log),
     ]
 }
@@ -25,6 +27,23 @@ fn start_lifts_a_mask(node: &Node) -> LocalBoxFuture<'_, ()> {
         let started = node.task::<Rke2Start>(json!({ "role": "server", "give_up_on": [], "restarts_max": 0 })).await;
         assert_eq!(started.unwrap().unit.active, "active");
         assert_eq!(node.host.units().unit_file_state(UNIT).await.unwrap(), UnitFileState::Enabled);
+    }
+    .boxed_local()
+}
+
+fn start_after_a_stop_is_of_a_later_second(node: &Node) -> LocalBoxFuture<'_, ()> {
+    async move {
+        node.with_rke2().await;
+        let task = || node.task::<Rke2Start>(json!({ "role": "server", "give_up_on": [], "restarts_max": 0 }));
+        let start = async || task().await.unwrap().started_at.expect("the init knows it");
+        let first = start().await;
+        assert_eq!(start().await, first, "a unit that runs is not started again");
+        node.file("/var/lib/kubelet/pki/kubelet.crt", 0o600, "of the first kubelet");
+        node.host.units().stop(UNIT).await.unwrap();
+        let stopped = now();
+        let second = start().await;
+        let in_seconds = |at: Timestamp| at.as_millis() / 1_000;
+        assert!(in_seconds(stopped) < in_seconds(second), "stopped at {stopped}, started at {second}");
     }
     .boxed_local()
 }

@@ -84,9 +84,9 @@ fn start(life: &Life<'_>, before: &[Pod]) -> anyhow::Result<()> {
     if life.breaks(PODS_BACK) {
         life.cluster.capture(&["delete", "pods", "--selector=app=answers", "--wait=false"])?;
     }
-    // The new kubelets report the restarts. Until then, the cluster still shows each KubeNode as it was before the stop.
-    usage::await_restarts(life.cluster, before)?;
+    // Only a start that took the old status of a KubeNode for the new kubelet's own ends before that one listens.
     check_ready(life.control_plane, life.cluster, &life.nodes())?;
+    usage::await_restarts(life.cluster, before)?;
     let names = |pods: &[Pod]| pods.iter().map(|pod| pod.name.clone()).collect::<BTreeSet<_>>();
     let (was, now) = (names(before), names(&usage::pods(life.cluster)?));
     ensure!(was == now, "the pods were {was:?} and are {now:?}");
