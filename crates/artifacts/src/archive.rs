@@ -1,7 +1,7 @@
 //! Checks an archive before it is unpacked: it must be complete, and every path must stay inside it.
 //!
-//! Reads long names and extended headers itself, with bounds, instead of with the library's helpers: they are separate entries whose
-//! lengths the archive determines.
+//! Long names and extended headers are separate entries, whose lengths the archive determines. This file reads them itself, with limits,
+//! because the functions of the `tar` crate have none.
 
 use std::{
     collections::HashSet,
@@ -19,7 +19,7 @@ pub const ENTRIES_MAX: u64 = 200_000;
 pub const UNPACKED_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 /// Longest path or link target, in bytes: Linux's `PATH_MAX`.
 const PATH_BYTES_MAX: u64 = 4_096;
-/// Longest block of extended headers, in bytes.
+/// Longest block of extended headers, in bytes: several times the two names of `PATH_BYTES_MAX` that count in it.
 const EXTENDED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Archive format of a file, derived from its name.
@@ -58,11 +58,14 @@ pub(crate) fn check_archive(name: &str, mut file: &File) -> Result<(), ArtifactE
     }
 }
 
+/// The check of one archive.
 struct Scan<'a> {
+    /// Name of the archive, for errors.
     name: &'a str,
 }
 
 impl Scan<'_> {
+    /// Reads the unpacked archive to its end, and checks every entry.
     fn run(&self, unpacked: impl Read) -> Result<(), ArtifactError> {
         // Allows one byte more than the limit, so that exceeding it is detected.
         let mut unpacked = unpacked.take(UNPACKED_BYTES_MAX + 1);
@@ -106,7 +109,7 @@ impl Scan<'_> {
             EntryType::Regular | EntryType::Continuous | EntryType::Directory => Ok(()),
             EntryType::Link => match target.and_then(components) {
                 Some(target) if !(1..=target.len()).any(|end| links.contains(&target[..end].join(&b'/'))) => Ok(()),
-                _ => refuse("a hard link that leads out of the archive"),
+                _ => refuse("a hard link that leads out of the archive or through a link"),
             },
             EntryType::Symlink => {
                 if !target.is_some_and(|target| stays_inside(target, parts.len().saturating_sub(1))) {
@@ -182,11 +185,11 @@ impl LongNames {
             EntryType::GNULongName => self.path = Some(text(scan, entry, PATH_BYTES_MAX)?),
             EntryType::GNULongLink => self.target = Some(text(scan, entry, PATH_BYTES_MAX)?),
             EntryType::XHeader => self.read_extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?,
-            // Applies to all entries that follow. Git writes comments into it; paths in it are refused.
+            // A global header applies to all entries that follow. Git writes comments into it; paths in it are refused.
             EntryType::XGlobalHeader => {
-                let mut other = Self::default();
-                other.read_extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?;
-                if other.path.is_some() || other.target.is_some() {
+                let mut global = Self::default();
+                global.read_extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?;
+                if global.path.is_some() || global.target.is_some() {
                     return Err(scan.unsafe_path(b"(global header)", "which names paths for all entries"));
                 }
             }
@@ -195,6 +198,7 @@ impl LongNames {
         Ok(true)
     }
 
+    /// Stores the names in a block of extended headers.
     fn read_extended(&mut self, scan: &Scan<'_>, block: &[u8]) -> Result<(), ArtifactError> {
         for extension in tar::PaxExtensions::new(block) {
             let extension = extension.map_err(|error| scan.unreadable(&error))?;
@@ -212,6 +216,7 @@ impl LongNames {
         Ok(())
     }
 
+    /// Returns path and link target of `entry`: the stored names, or those of its header.
     fn names<R: Read>(self, entry: &Entry<'_, R>) -> (Vec<u8>, Option<Vec<u8>>) {
         let header = entry.header();
         let path = self.path.unwrap_or_else(|| header.path_bytes().into_owned());

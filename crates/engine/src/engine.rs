@@ -87,7 +87,7 @@ pub struct Engine {
     key_rotation: KeyRotationState,
     sealing_rotation: SealingRotationState,
     open_access: Arc<OpenAccess>,
-    /// Limits concurrent deliveries and withdrawals of access.
+    /// Limits concurrent deliveries and revocations of access.
     access_calls: Arc<FairQueue>,
     /// Limits concurrent comparisons of workloads with their clusters.
     comparisons: Arc<FairQueue>,
@@ -203,7 +203,7 @@ impl Engine {
         &self.sealing_rotation
     }
 
-    /// Permits for deliveries and withdrawals of access.
+    /// Permits for deliveries and revocations of access.
     pub(crate) fn access_calls(&self) -> &Arc<FairQueue> {
         &self.access_calls
     }

@@ -1,4 +1,4 @@
-//! Byte streams to the apiserver's port, which the caller opens.
+//! The way to the apiserver's port. This crate opens no connection itself: its caller implements [`Connector`], for example by a tunnel.
 
 use std::{future::Future, io};
 
@@ -10,7 +10,7 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// Opens byte streams to the apiserver's port. The error `ConnectionRefused` means that nothing listens there; any other error means that
-/// the port cannot be reached.
+/// the port cannot be reached. Every closure that opens a stream is a connector.
 pub trait Connector: Send + Sync + 'static {
     /// Opens a new stream.
     fn open(&self) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>>;

@@ -135,7 +135,7 @@ text_enum! {
         OperationCancel = "operation.cancel",
         /// A kubeconfig was delivered.
         AccessDeliver = "access.deliver",
-        /// A kubeconfig was withdrawn.
+        /// A kubeconfig was revoked.
         AccessRevoke = "access.revoke",
         /// A member's journal was read through the platform.
         LogsRead = "logs.read",

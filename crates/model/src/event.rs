@@ -121,7 +121,7 @@ text_enum! {
         TaskChanged = "task.changed",
         /// Access to a cluster was delivered.
         AccessDelivered = "access.delivered",
-        /// Access to a cluster was withdrawn.
+        /// Access to a cluster was revoked.
         AccessRevoked = "access.revoked",
     }
 }

@@ -43,7 +43,7 @@ text_enum! {
         OperationsControl = "operations.control",
         /// Take a read-only kubeconfig.
         AccessView = "access.view",
-        /// Take a kubeconfig of any cluster role, and withdraw kubeconfigs.
+        /// Take a kubeconfig of any cluster role, and revoke kubeconfigs.
         AccessTake = "access.take",
         /// Take a break-glass kubeconfig.
         AccessBreakGlass = "access.break_glass",

@@ -96,7 +96,7 @@ pub enum FailureScope {
 /// Number and spacing of the attempts of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Attempts in all, including the first.
+    /// Attempts in all, the first one included; those that the death of an agent interrupted do not count.
     pub attempts_max: u32,
     /// Wait before the second attempt, in milliseconds; doubles for each further one.
     pub base_ms: u64,

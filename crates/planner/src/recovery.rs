@@ -89,7 +89,7 @@ pub const SITUATIONS: &[Situation] = &[
         class: None,
         what: "a step failed in a way that may pass",
         who: Actor::Platform,
-        cure: "repeats the same step, with growing waits and a limit",
+        cure: "repeats the same step, with growing waits; if the last attempt fails, too, a person resumes the operation once it has ended",
         offers: &[Offer::Cancel],
     },
     Situation {
@@ -103,7 +103,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         recovery: Recovery::Resumable,
         class: Some(FaultClass::Retryable),
-        what: "the operation ended before its end, and its cause may have passed",
+        what: "the operation ended before all its steps were done, and the cause may have passed",
         who: Actor::PersonThenPlatform,
         cure: "resumes it: what is done is not repeated",
         offers: &[Offer::Resume, Offer::Decommission],

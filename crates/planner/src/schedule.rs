@@ -55,7 +55,8 @@ impl Ending {
     }
 }
 
-/// Returns the next actions for `steps` at `now`.
+/// Returns the next actions for `steps` at `now`. `cancelled` if no further step begins: a person cancelled the operation, or it is a
+/// reconciliation of the platform that yields to a request.
 ///
 /// A step runs when all steps in its `needs` have succeeded and all in its `after` have ended. It is skipped as soon as one of its `needs`
 /// can no longer succeed, when the [operation has failed](operation_failed) (unless the step has an `after`), or when the operation is

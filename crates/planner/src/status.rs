@@ -333,7 +333,7 @@ fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
             }
         }
         Lifecycle::Decommissioning | Lifecycle::Stopping | Lifecycle::Starting if busy => Health::Progressing,
-        // The operation ended before its end: some members are stopped and others are not.
+        // The operation ended halfway: some members are stopped and others are not.
         Lifecycle::Decommissioning | Lifecycle::Stopping | Lifecycle::Starting => Health::Degraded,
         Lifecycle::Stopped => Health::Healthy,
         Lifecycle::Decommissioned | Lifecycle::Cancelled => Health::None,

@@ -1,4 +1,7 @@
 //! Events: append-only, numbered without gaps within each stream.
+//!
+//! A sequence is a row of the table `streams`, which has the last number: each stream of events has one, and so have the audit records. The
+//! column `sequence` of an event or audit record is its number.
 
 use gpuaas_model::{StreamName, Timestamp};
 
@@ -22,14 +25,14 @@ macro_rules! next_number {
 
 /// Statements that append a row under the next number of a sequence.
 pub(crate) struct Numbered {
-    /// Inserts with the number as `$1`, which was taken before.
+    /// Inserts a row under the number `$1`, which was taken before.
     pub(crate) with_number: &'static str,
-    /// Inserts with the name of the sequence as `$1` and takes the number in the same round trip. SQLite does not
-    /// support this statement and needs no saving of round trips.
+    /// Takes the next number of the sequence `$1` and inserts a row under it, in one round trip. SQLite does not support
+    /// this statement, and has no round trips to save.
     pub(crate) with_sequence: &'static str,
 }
 
-/// Builds the statements of a table from its columns, and from the placeholders after the number's.
+/// Builds the statements of a table from the list of its columns without `sequence`, and the list of their placeholders, from `$2` on.
 macro_rules! numbered {
     ($table:literal, $columns:literal, $places:literal) => {
         $crate::event::Numbered {
@@ -82,8 +85,8 @@ impl Tx {
     }
 
     /// Inserts a row with the next number of a sequence and returns the number. The sequence's row stays locked until
-    /// this change ends: later changes wait and take the following number, and a change that is dropped returns its
-    /// number. A native database sequence guarantees neither.
+    /// this change ends: later changes wait and take the following number, and a change that is rolled back leaves its
+    /// number to the next. PostgreSQL's own sequences guarantee neither.
     pub(crate) async fn insert_numbered(
         &mut self,
         table: &Numbered,

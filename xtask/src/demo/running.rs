@@ -1,4 +1,4 @@
-//! Environment of the demo: `gpuaas dev` and commands against it.
+//! The running demo: the process `gpuaas dev`, and the commands that the demo runs against it.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -96,12 +96,13 @@ impl RunningDemo {
         self.gpuaas_with(arguments, &[])
     }
 
-    /// Compares the workload's desired state with what is observed. The command reports differences and silence by its exit status, too.
+    /// Compares the workload's desired state with what is observed. The exit status is 1 if there are differences, and 7 if a node or the
+    /// cluster could not be asked.
     pub(super) fn diff(&self) -> anyhow::Result<Value> {
         self.gpuaas_ending(&["workload", "diff", WORKLOAD], &[("GPUAAS_PROJECT", PROJECT)], &[0, 1, 7])
     }
 
-    /// Has a link issued that signs a browser in.
+    /// Issues a link that signs a browser in.
     pub(super) fn sign_in_link(&self) -> anyhow::Result<String> {
         let link = self.gpuaas_of_platform(&["login", "--browser"])?;
         link["url"].as_str().map(str::to_owned).context("no sign-in link was issued")
@@ -111,7 +112,7 @@ impl RunningDemo {
         self.gpuaas_ending(arguments, environment, &[0])
     }
 
-    /// Runs a `gpuaas` command that must end with one of these exit statuses.
+    /// Runs a `gpuaas` command that must end with one of these exit statuses, and parses its JSON output.
     fn gpuaas_ending(
         &self,
         arguments: &[&str],
@@ -157,7 +158,7 @@ impl RunningDemo {
         self.folder.join("nodes").join(node)
     }
 
-    /// Runs the `systemctl` of a node's sandbox; its exit status may tell a state.
+    /// Runs the `systemctl` of a node's sandbox. Does not check its exit status, which for `is-active` and `is-enabled` is the answer.
     pub(super) fn systemctl(&self, node: &str, arguments: &[&str]) -> anyhow::Result<Output> {
         let root = self.root(node);
         Command::new(root.join(".sandbox/bin/systemctl"))
@@ -170,7 +171,7 @@ impl RunningDemo {
             .with_context(|| format!("running systemctl {} on {node}", arguments.join(" ")))
     }
 
-    /// Runs it and requires success.
+    /// Runs the `systemctl` of a node's sandbox, requires success, and returns what it printed.
     pub(super) fn systemctl_ok(&self, node: &str, arguments: &[&str]) -> anyhow::Result<String> {
         let output = self.systemctl(node, arguments)?;
         anyhow::ensure!(
@@ -201,12 +202,13 @@ impl RunningDemo {
         let granted = self.gpuaas(&["workload", "kubeconfig", WORKLOAD])?;
         let text = granted.get("kubeconfig").and_then(Value::as_str).context("no kubeconfig was delivered")?;
         let path = self.kubeconfig();
+        // No other user may read the file even for a moment: it gets its mode while it is empty.
         std::fs::write(&path, "")
             .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)))?;
         std::fs::write(&path, text).with_context(|| format!("writing {path}"))
     }
 
-    /// Measures dispatch times and memory.
+    /// Adds to the report: round trips of no-op tasks, memory, the disk's sync time, and the time until `gpuaas dev` was ready.
     pub(super) fn measure(&self, report: &mut Report) -> anyhow::Result<()> {
         let pings = self.gpuaas(&["node", "ping", "demo-3", "--count", &PINGS.to_string()])?;
         let trips = pings.as_array().into_iter().flatten().filter_map(|ping| ping.get("round_trip_us")?.as_u64());
@@ -271,7 +273,8 @@ impl Drop for RunningDemo {
             // A demo that fails halfway must not leave processes running.
             let _ = self.stop();
         }
-        // Pods outlive their nodes. Only programs of the nodes: a person's shell may name the demo's kubeconfig in its environment.
+        // Pods outlive their nodes. Only programs from the nodes' folders are killed: a person's shell can name the demo's folder, too, if
+        // its environment has the path of the kubeconfig.
         let of_nodes = self.folder.join("nodes");
         let processes = self.processes().unwrap_or_default();
         for process in processes.iter().filter(|process| process.command.starts_with(of_nodes.as_str())) {

@@ -1,4 +1,5 @@
-//! Delivers and revokes kubeconfigs for people.
+//! Delivers and revokes kubeconfigs for people. Checks again the terms that `crates/engine/src/commands/access.rs` has checked before it
+//! recorded the request.
 
 use gpuaas_engine::{
     commands::access,
@@ -10,7 +11,7 @@ use gpuaas_wire::task::TaskFailure;
 
 use crate::Rke2Effects;
 
-/// The offered lifetimes do not exceed those of a token.
+/// The longest lifetimes that are offered do not exceed the longest of a token.
 const _: () = assert!(DIRECT_SECONDS_MAX <= TOKEN_SECONDS_MAX && BREAK_GLASS_SECONDS_MAX <= TOKEN_SECONDS_MAX);
 
 impl Rke2Effects {
@@ -29,14 +30,14 @@ impl Rke2Effects {
     }
 
     pub(crate) async fn revoke(&self, service_account: &str, context: &CallContext) -> Result<(), TaskFailure> {
-        let withdrawn =
+        let deleted =
             self.on_cluster(context, |cluster| async move { cluster.withdraw_access(service_account).await }).await?;
-        tracing::info!(workload = %context.workload.name, service_account, was_there = withdrawn.service_account, "access withdrawn");
+        tracing::info!(workload = %context.workload.name, service_account, existed = deleted.service_account, "access revoked");
         Ok(())
     }
 }
 
-/// Returns the terms to request from the cluster, or a failure if they are not offered.
+/// Returns the terms to request from the cluster. Fails if the kind, the role or the lifetime is not offered.
 fn terms(request: &AccessRequest, workload: &str) -> Result<AccessTerms, TaskFailure> {
     let kind = access::kind(&request.kind).ok_or_else(|| {
         let message = format!("the kubeconfig kind {:?} is not supported; use direct or break-glass", request.kind);

@@ -20,8 +20,8 @@ use crate::{
     rows::{OperationRows, unreachable_since},
 };
 
-/// Number of interruptions at which a step fails and an operator must look into it. They do not count as attempts of the step's own limit,
-/// because its handler checks first and does only what is missing.
+/// Number of interruptions at which a step fails, because an operator must find out why the agent dies. Below it, an interrupted attempt is
+/// repeated and does not count against the step's `Retry`: the handler checks first and does only what is missing.
 const INTERRUPTIONS_MAX: u32 = 5;
 
 /// A step of an operation whose rows were loaded in the same transaction.
@@ -152,9 +152,11 @@ impl<'a> StepCursor<'a> {
         }
     }
 
-    /// Retries the step if the fault is retryable and attempts remain. Otherwise the step fails, and with it its member or the workload.
+    /// Retries the step if the fault is retryable and attempts remain. Otherwise the step fails, and with it its member, unless the step
+    /// spares it. `schedule` then decides by the step's scope whether the operation goes on.
     async fn fail_or_retry(&mut self, fault: Fault) -> Result<(), EngineError> {
         let (now, step) = (self.now(), self.row());
+        // The failed attempts, the present one included.
         let failed = step.attempts - step.interruptions;
         // A step that spares its member does not wait for an unreachable node: when the node returns, it is looked at anyway.
         let is_lost = step.spec.spares_member && self.node().is_some_and(|node| unreachable_since(node).is_some());

@@ -1,4 +1,5 @@
-//! Errors about unreadable values name table, row and column, and existing content is distinguished from missing content.
+//! Damaged content: an error about a value that cannot be read names its table, row and column; a verification names every defect; an
+//! inspection distinguishes a database without a platform from a damaged one.
 
 use gpuaas_model::{SecretId, StreamName};
 use gpuaas_store::{
@@ -11,6 +12,7 @@ use super::{
     given,
 };
 
+/// Returns `TABLE/ROW/COLUMN` of the value that could not be read.
 fn place(failed: Result<impl std::fmt::Debug, StoreError>) -> String {
     match failed {
         Err(StoreError::Corrupt(bad)) => format!("{}/{}/{}", bad.table(), bad.row(), bad.column()),
@@ -51,12 +53,14 @@ pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(dat
     let mut reader = store.read().await.unwrap();
     assert_eq!(place(reader.events(StreamName::Platform, 8, 10).await), "events/platform/9/data");
     drop(reader);
+    // A literal of the byte `{`, in the dialect of PostgreSQL or SQLite.
     let bytes = if database.is_shared() { "'\\x7b'" } else { "x'7b'" };
     database.sql(&format!("insert into settings (name, value) values ('sealing.current', {bytes})")).await.unwrap();
     let mut reader = store.read().await.unwrap();
     assert_eq!(place(reader.sealing().await), "settings/sealing.current/value");
 }
 
+/// Inserts rows into every table that the verification test damages.
 async fn insert_rows(store: &Store) -> (ProjectRecord, NodeRecord, EnrollmentRecord, SecretRecord) {
     let (project, node, _) = given::allocated_node(store, "gpu-1").await;
     let enrollment = given::enrollment(&node);
@@ -86,11 +90,12 @@ async fn verified(database: &Database) -> VerifiedRows {
 pub(crate) async fn verification_reads_every_row_during_a_change_and_names_defects(database: Database) {
     let store = database.open().await;
     let (project, node, enrollment, secret) = insert_rows(&store).await;
-    let open = store.begin().await.unwrap();
+    let open_change = store.begin().await.unwrap();
     let found = verified(&database).await;
     assert_eq!(found.findings, [], "verified during an open change");
     assert!(found.rows > 15 && found.sealed == 2, "{} rows, {} sealed", found.rows, found.sealed);
-    drop(open);
+    drop(open_change);
+    // A literal of one zero byte, which no key has sealed.
     let zero = if database.is_shared() { "'\\x00'" } else { "x'00'" };
     for (sql, kind, place) in [
         (

@@ -40,7 +40,7 @@ pub struct Subject<'a> {
 }
 
 impl Remedy {
-    /// Returns the class of a fault with this cure.
+    /// Returns the class of a fault with this cure. It is never `Retryable`: the platform does not repeat a step whose fault has a row.
     pub const fn class(self) -> FaultClass {
         match self {
             Self::Repair(_) | Self::Resume(_) => FaultClass::Repairable,

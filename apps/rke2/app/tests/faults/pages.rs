@@ -81,8 +81,8 @@ fn golden_recovery_page_matches_the_tables() {
         "# Recovery\n\nGenerated from the code; update it with `GPUAAS_UPDATE_GOLDEN=1 cargo test -p gpuaas-app-rke2 --test faults`.\n\n\
          ## Situations\n\n{}\n## Faults of RKE2\n\nThe commands are those for an agent of a workload that runs. For a server, \
          `gpuaas workload repair NAME --scope control-plane` replaces the repair of a member. Until the first deployment has ended \
-         with a usable cluster, there is nothing to repair: then `gpuaas workload resume NAME` replaces it.\n\n{}\nUntil then these \
-         faults also have another class, or another person acts:\n\n{}",
+         with a usable cluster, there is nothing to repair: then `gpuaas workload resume NAME` replaces it.\n\n{}\nUntil the first \
+         deployment has ended with a usable cluster, these faults have another class, or another person acts:\n\n{}",
         situations(),
         faults(),
         exceptions()

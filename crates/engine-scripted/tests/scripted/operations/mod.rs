@@ -1,4 +1,4 @@
-//! How operations, steps, members and the workload change state, one rule per test.
+//! How operations, steps, members and workloads change state, one rule per test. Each file says in its first line which rules it has.
 
 mod abandoned;
 mod calls;
