@@ -171,10 +171,11 @@ pub struct Workload {
     /// Number of those members in each state.
     #[serde(default)]
     pub member_states: BTreeMap<String, u32>,
-    /// Kinds of operations that can be requested now; empty while an operation is open. `actions` of each member has those that are about
-    /// one member.
+    /// What can be requested now: kinds of operations, `resume` of the newest operation if it ended without success, and `cancel` of the open
+    /// one. While an operation is open that a person or program requested, nothing but `cancel`. `actions` of each member has the kinds that
+    /// are about one member.
     #[serde(default)]
-    #[schema(value_type = Vec<crate::schema::OperationKind>)]
+    #[schema(value_type = Vec<crate::schema::WorkloadAction>)]
     pub actions: Vec<String>,
     /// How its nodes and its cluster deviate. Absent if nothing that deviates is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -234,12 +235,29 @@ pub struct WorkloadDetail {
     /// Id of the newest operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operation: Option<String>,
+    /// `resume` and `cancel`, where `actions` does not have them, with the reason.
+    #[serde(default)]
+    pub refused_actions: Vec<RefusedAction>,
     /// The last report of its controller, if one reports.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub controller: Option<ControllerReport>,
     /// Present while a service account controls the workload and has not reported about its present generation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub controller_waiting: Option<Waiting>,
+}
+
+/// An action on a workload that is refused now.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RefusedAction {
+    /// The action.
+    #[schema(value_type = crate::schema::WorkloadAction)]
+    pub action: String,
+    /// Stable code of the reason.
+    pub code: String,
+    /// Reason, in one sentence.
+    pub detail: String,
+    /// Next action.
+    pub next: String,
 }
 
 /// The part of a workload on one machine.
