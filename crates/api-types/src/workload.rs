@@ -229,6 +229,11 @@ pub struct Fault {
 pub struct WorkloadDetail {
     /// The workload.
     pub workload: Workload,
+    /// Settings with which it was deployed; empty if all are the app's defaults. The app's `config_schema` describes them. They contain no
+    /// secrets.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub config: serde_json::Map<String, Value>,
     /// The members, in the order of their placement; of removed ones the 64 that were removed last.
     /// `GET /api/v1/workloads/{workload}/members` lists all.
     pub members: Vec<Member>,
@@ -312,7 +317,7 @@ pub struct Deploy {
     /// Allocations for the members. The app's `placement_schema` defines the shape.
     #[schema(value_type = Object)]
     pub placement: Value,
-    /// Configuration. The app's `config_schema` defines the shape.
+    /// Settings. The app's `config_schema` defines the shape. They are stored and shown: never send a secret.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]
     pub config: Value,

@@ -3787,7 +3787,7 @@ export interface components {
             agent_allocation_ids: string[];
         };
         /**
-         * @description Settings of a cluster.
+         * @description Settings of a cluster. They are stored and shown: never send a secret.
          * @example {
          *       "node_labels": {
          *         "rack": "b12"
@@ -4786,6 +4786,11 @@ export interface components {
         /**
          * @description A workload with its members.
          * @example {
+         *       "config": {
+         *         "node_labels": {
+         *           "rack": "b12"
+         *         }
+         *       },
          *       "members": [
          *         {
          *           "health": "healthy",
@@ -4827,6 +4832,11 @@ export interface components {
          *     }
          */
         WorkloadDetail: {
+            /**
+             * @description Settings with which it was deployed; empty if all are the app's defaults. The app's `config_schema` describes them. They contain no
+             *     secrets.
+             */
+            config?: Record<string, never>;
             controller?: components["schemas"]["ControllerReport"] | null;
             controller_waiting?: components["schemas"]["Waiting"] | null;
             /**

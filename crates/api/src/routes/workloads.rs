@@ -210,12 +210,14 @@ pub(crate) async fn get_workload(
     let newest = reader.newest_operation(record.id).await?;
     let refused_actions = views::refused_actions(&record, newest.as_ref());
     let operation = newest.map(|operation| operation.id.to_string());
+    let config = record.config.as_object().cloned().unwrap_or_default();
     let revision = (&record).into();
     let reported = reader.workload_report(record.id).await?;
     let controller_waiting = controller_waiting(&mut reader, &record, reported.as_ref()).await?;
     let controller = reported.map(|of| views::controller_report(of, record.reported.as_ref(), record.generation));
     let workload = views::workload(&mut reader, record, &state.engine).await?;
-    let detail = WorkloadDetail { workload, members, operation, refused_actions, controller, controller_waiting };
+    let detail =
+        WorkloadDetail { workload, config, members, operation, refused_actions, controller, controller_waiting };
     if_none_match.respond(revision, &detail)
 }
 
