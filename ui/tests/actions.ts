@@ -53,6 +53,14 @@ export async function expectPlan(dialog: Locator, platform: Platform, { conseque
   expect((JSON.parse(printed) as { digest: string }).digest, request).toBe(digest);
 }
 
+/** Fails unless the dialog shows how the workload deviates, above its plan. Returns the part that shows it. */
+export async function expectDifferencesFirst(dialog: Locator): Promise<Locator> {
+  const parts = dialog.getByRole("region", { name: /^(Desired and observed|Steps of the plan)$/ });
+  await expect(parts).toHaveCount(2);
+  await expect(parts.first()).toHaveAccessibleName("Desired and observed");
+  return parts.first();
+}
+
 /** Runs the plan that the dialog shows. */
 export async function run(dialog: Locator, label: string): Promise<void> {
   await dialog.getByRole("button", { name: label, exact: true }).click();

@@ -42,5 +42,6 @@ pub use session::{BrowserSession, CurrentSession, SignIn, SignInLink};
 pub use waiting::Waiting;
 pub use workload::{
     AccessGranted, AddMembers, App, AppOperation, Artifact, Deploy, Endpoint, Fault, ImportRelease, Member,
-    NodeResidue, Operation, OperationDetail, RequestAccess, StartOperation, Started, Step, Workload, WorkloadDetail,
+    NodeResidue, Operation, OperationDetail, RefusedAction, RequestAccess, StartOperation, Started, Step, Workload,
+    WorkloadDetail,
 };

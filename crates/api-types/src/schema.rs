@@ -56,6 +56,8 @@ enumerations! {
     TaskState "State of a task." = all!(TaskState);
     TaskType "Type of a task." = all!(TaskType);
     WaitingFrom "Who has to act before a wait ends." = all!(WaitingFrom);
+    WorkloadAction "Action on a workload: the kind of an operation, `resume` or `cancel`." =
+        model::WorkloadAction::all().map(model::WorkloadAction::as_str);
 
     AccessKindName "Kind of credential for a cluster." = ["direct", "break-glass"];
     AppStatus "`published` once a release is imported." = ["draft", "published"];

@@ -171,10 +171,11 @@ pub struct Workload {
     /// Number of those members in each state.
     #[serde(default)]
     pub member_states: BTreeMap<String, u32>,
-    /// Kinds of operations that can be requested now; empty while an operation is open. `actions` of each member has those that are about
-    /// one member.
+    /// What can be requested now: kinds of operations, `resume` of the newest operation if it ended without success, and `cancel` of the open
+    /// one. While an operation is open that a person or program requested, nothing but `cancel`. `actions` of each member has the kinds that
+    /// are about one member.
     #[serde(default)]
-    #[schema(value_type = Vec<crate::schema::OperationKind>)]
+    #[schema(value_type = Vec<crate::schema::WorkloadAction>)]
     pub actions: Vec<String>,
     /// How its nodes and its cluster deviate. Absent if nothing that deviates is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -228,18 +229,40 @@ pub struct Fault {
 pub struct WorkloadDetail {
     /// The workload.
     pub workload: Workload,
+    /// Settings with which it was deployed; empty if all are the app's defaults. The app's `config_schema` describes them. They contain no
+    /// secrets.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub config: serde_json::Map<String, Value>,
     /// The members, in the order of their placement; of removed ones the 64 that were removed last.
     /// `GET /api/v1/workloads/{workload}/members` lists all.
     pub members: Vec<Member>,
     /// Id of the newest operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operation: Option<String>,
+    /// `resume` and `cancel`, where `actions` does not have them, with the reason.
+    #[serde(default)]
+    pub refused_actions: Vec<RefusedAction>,
     /// The last report of its controller, if one reports.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub controller: Option<ControllerReport>,
     /// Present while a service account controls the workload and has not reported about its present generation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub controller_waiting: Option<Waiting>,
+}
+
+/// An action on a workload that is refused now.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RefusedAction {
+    /// The action.
+    #[schema(value_type = crate::schema::WorkloadAction)]
+    pub action: String,
+    /// Stable code of the reason.
+    pub code: String,
+    /// Reason, in one sentence.
+    pub detail: String,
+    /// Next action.
+    pub next: String,
 }
 
 /// The part of a workload on one machine.
@@ -294,7 +317,7 @@ pub struct Deploy {
     /// Allocations for the members. The app's `placement_schema` defines the shape.
     #[schema(value_type = Object)]
     pub placement: Value,
-    /// Configuration. The app's `config_schema` defines the shape.
+    /// Settings. The app's `config_schema` defines the shape. They are stored and shown: never send a secret.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]
     pub config: Value,

@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessKind, ControllerReport, Difference, Drift, Endpoint, Fault, Member, MemberReport,
-    Operation, ReportedProgress, Step, Waiting, Workload,
+    Operation, RefusedAction, ReportedProgress, Step, Waiting, Workload,
 };
 use gpuaas_engine::{
     Engine,
     commands::{access, actions},
 };
-use gpuaas_model::{Health, Lifecycle, MemberId, MemberState, Name, OperationKind, ProjectId, Recovery, Timestamp};
-use gpuaas_planner::report::{self, ReportedStatus};
+use gpuaas_model::{
+    Health, Lifecycle, MemberId, MemberState, Name, OperationKind, ProjectId, Recovery, Timestamp, WorkloadAction,
+};
+use gpuaas_planner::{
+    ControlRefusal,
+    report::{self, ReportedStatus},
+};
 use gpuaas_store::{
     AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
     WorkloadReportRecord,
@@ -98,11 +103,10 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &N
         members_ready: u32::try_from(ready).unwrap_or(u32::MAX),
         members_total: u32::try_from(parts.members.len()).unwrap_or(u32::MAX),
         member_states: member_states(&parts.members),
-        actions: kinds(actions::of_workload(
-            engine,
-            &record,
-            parts.open_operation.as_ref().is_some_and(|open| open.by_platform.is_none()),
-        )),
+        actions: actions::of_workload(engine, &record, parts.newest_operation.as_ref())
+            .into_iter()
+            .map(|action| action.as_str().to_owned())
+            .collect(),
         drift: drift(&record),
         stand_in: parts.stand_in,
         app: record.app,
@@ -150,6 +154,17 @@ fn member_states(members: &[MemberRecord]) -> BTreeMap<String, u32> {
         *states.entry(member.state.name().to_string()).or_default() += 1;
     }
     states
+}
+
+/// Returns why the newest operation of a workload cannot be resumed, and why it cannot be cancelled, where that is so.
+pub(crate) fn refused_actions(record: &WorkloadRecord, newest: Option<&OperationRecord>) -> Vec<RefusedAction> {
+    let refused = |(action, refusal): (WorkloadAction, ControlRefusal)| RefusedAction {
+        action: action.as_str().to_owned(),
+        code: refusal.code.to_string(),
+        detail: refusal.detail,
+        next: refusal.next,
+    };
+    actions::refused_control(record, newest).into_iter().map(refused).collect()
 }
 
 fn kinds(kinds: Vec<OperationKind>) -> Vec<String> {

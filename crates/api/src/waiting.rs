@@ -28,7 +28,7 @@ fn shown(of: gpuaas_model::Waiting) -> api::Waiting {
 
 /// Explains a workload.
 pub(crate) fn of_workload(record: &WorkloadRecord, parts: &WorkloadParts) -> Option<api::Waiting> {
-    let open = parts.open_operation.as_ref().map(|operation| (operation, parts.current_step.as_ref()));
+    let open = parts.open_operation().map(|operation| (operation, parts.current_step.as_ref()));
     waiting::workload(&workload_row(record, &parts.members, open)).map(shown)
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn of_task(record: &TaskRecord, node: &NodeRecord, step: Option<&Step
 
 /// Describes the first step in progress of the open operation, as the end of a sentence that begins with "waiting for".
 pub(crate) fn waiting_for(parts: &WorkloadParts, now: Timestamp) -> Option<String> {
-    let open = parts.open_operation.as_ref()?;
+    let open = parts.open_operation()?;
     match &parts.current_step {
         Some(step) => Some(describe(step, now)),
         None if open.state == OperationState::Queued => Some("its operation to begin".to_owned()),

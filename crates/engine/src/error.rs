@@ -1,6 +1,7 @@
 //! The reasons for which a part of the engine fails, and those for which a command is refused, in the form that API, CLI and UI show.
 
 use gpuaas_model::{Code, Coded, IllegalTransition, Line, Reason};
+use gpuaas_planner::ControlRefusal;
 use gpuaas_store::StoreError;
 use gpuaas_trust::SealError;
 
@@ -131,6 +132,13 @@ impl Coded for CommandError {
 
     fn next(&self) -> Option<String> {
         self.next.clone()
+    }
+}
+
+impl From<ControlRefusal> for CommandError {
+    fn from(refusal: ControlRefusal) -> Self {
+        let ControlRefusal { code, detail, next } = refusal;
+        Self::new(code, detail).then(next)
     }
 }
 

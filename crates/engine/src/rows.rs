@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, btree_map::Entry};
 
 use gpuaas_model::{Connectivity, Lifecycle, MemberPlace, NodeId, OperationId, StepState, Timestamp, WorkloadId};
-use gpuaas_planner::{ArtifactView, MachineView, MemberView, ReleaseView, SecretView, StepProgress, WorkloadView};
+use gpuaas_planner::{
+    ArtifactView, MachineView, MemberView, NewestOperation, ReleaseView, SecretView, StepProgress, WorkloadView,
+};
 use gpuaas_store::{
     MemberRecord, NodeRecord, OperationRecord, Page, Reader, SecretRecord, StepRecord, Store, StoreError, Tx,
     WorkloadFilter, WorkloadRecord,
@@ -151,6 +153,12 @@ impl OperationRows {
 /// The step in the scheduler's form.
 pub(crate) fn progress(step: &StepRecord) -> StepProgress {
     StepProgress { spec: step.spec.clone(), state: step.state, attempts: step.attempts, not_before: step.not_before }
+}
+
+/// The newest operation in the form that decides about its control.
+pub(crate) const fn newest_operation(record: &OperationRecord) -> NewestOperation {
+    let OperationRecord { id, kind, state, cancel_requested, .. } = record;
+    NewestOperation { id: *id, kind: *kind, state: *state, cancel_requested: *cancel_requested }
 }
 
 /// Returns every running workload. Each page is a read of its own.

@@ -59,7 +59,7 @@ pub use log::{LogPosition, LogSource};
 pub use member::{MemberEvent, MemberPlace, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, EnrolledNode, NodeEvent, NodeState};
-pub use operation::{OperationKind, OperationState, StepState};
+pub use operation::{OperationKind, OperationState, StepState, WorkloadAction};
 pub use port::{Clock, Entropy, Runtime};
 pub use principal::Principal;
 pub use rate_limiter::RateLimiter;

@@ -61,6 +61,33 @@ impl OperationKind {
     }
 }
 
+/// Something that can be requested of a workload as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkloadAction {
+    /// Starts an operation of this kind.
+    Start(OperationKind),
+    /// Repeats the newest operation, which ended without success.
+    Resume,
+    /// Ends the open operation.
+    Cancel,
+}
+
+impl WorkloadAction {
+    /// Returns every action: the kinds of operations in the order of their declaration, and then the others.
+    pub fn all() -> impl Iterator<Item = Self> {
+        OperationKind::ALL.iter().copied().map(Self::Start).chain([Self::Resume, Self::Cancel])
+    }
+
+    /// Returns the spelling of this action.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Start(kind) => kind.as_str(),
+            Self::Resume => "resume",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
 text_enum! {
     /// State of an operation.
     OperationState {
@@ -123,7 +150,15 @@ impl StepState {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn every_action_has_a_spelling_of_its_own() {
+        let spellings: BTreeSet<&str> = WorkloadAction::all().map(WorkloadAction::as_str).collect();
+        assert_eq!(spellings.len(), OperationKind::ALL.len() + 2);
+    }
 
     #[test]
     fn operations_and_steps_are_open_until_a_final_state() {

@@ -9,6 +9,7 @@ pub mod app;
 mod call;
 pub mod check;
 pub mod cluster_health;
+pub mod control;
 pub mod difference;
 pub mod drift;
 pub mod judgments;
@@ -36,6 +37,7 @@ pub use app::{
 };
 pub use call::ClusterCall;
 pub use check::{Finding, check};
+pub use control::{ControlRefusal, NewestOperation};
 pub use difference::{Difference, NodeSight, Unknown};
 pub use drift::Drift;
 pub use manifest::{Manifest, OperationSpec};

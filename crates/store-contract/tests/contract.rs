@@ -205,7 +205,7 @@ behaviours! {
         tasks_are_filtered_and_the_open_ones_found,
         the_audit_is_filtered_and_paged_by_its_number,
         related_rows_of_a_page_take_one_statement_each,
-        workload_parts_leave_out_removed_members_and_ended_operations,
+        workload_parts_leave_out_removed_members_and_have_the_newest_operation,
         what_a_page_waits_for_is_found_in_one_statement_each,
     }
     migrations {

@@ -16,12 +16,19 @@ use crate::{
 pub struct WorkloadParts {
     /// Its members in the order of their placement, without removed ones.
     pub members: Vec<MemberRecord>,
-    /// Its open operation.
-    pub open_operation: Option<OperationRecord>,
-    /// The first step of that operation that is running or in backoff.
+    /// Its newest operation.
+    pub newest_operation: Option<OperationRecord>,
+    /// The first step of its open operation that is running or in backoff.
     pub current_step: Option<StepRecord>,
     /// Whether any file of its release is a stand-in.
     pub stand_in: bool,
+}
+
+impl WorkloadParts {
+    /// Returns its open operation: none begins while another one is open, so only the newest can be.
+    pub fn open_operation(&self) -> Option<&OperationRecord> {
+        self.newest_operation.as_ref().filter(|operation| !operation.state.is_final())
+    }
 }
 
 impl Reader {
@@ -32,8 +39,10 @@ impl Reader {
     ) -> Result<BTreeMap<WorkloadId, WorkloadParts>, StoreError> {
         let sql = "select 'members' as kind, id, workload_id as owner, position as place, doc from members \
                    where workload_id in (select value from json_each($1)) and state <> 'removed' \
-                   union all select 'operations', id, workload_id, 0, doc from operations \
-                   where workload_id in (select value from json_each($1)) and is_open = 1 \
+                   union all select 'operations', operations.id, operations.workload_id, 0, operations.doc from workloads \
+                   join operations on operations.id = (select max(newest.id) from operations as newest \
+                   where newest.workload_id = workloads.id) \
+                   where workloads.id in (select value from json_each($1)) \
                    union all select 'steps', steps.id, operations.workload_id, steps.position, steps.doc from operations \
                    join steps on steps.operation_id = operations.id \
                    where operations.workload_id in (select value from json_each($1)) and operations.is_open = 1 \
@@ -58,7 +67,7 @@ impl Reader {
             let of = parts.entry(get_parsed(&row, "owner")?).or_default();
             match table {
                 "members" => of.members.push(row.record_of(table, "doc")?),
-                "operations" => of.open_operation = Some(row.record_of(table, "doc")?),
+                "operations" => of.newest_operation = Some(row.record_of(table, "doc")?),
                 _ if of.current_step.is_none() => of.current_step = Some(row.record_of(table, "doc")?),
                 _ => {}
             }

@@ -3516,6 +3516,17 @@ export interface components {
          * @enum {string}
          */
         Recovery: "none" | "retrying" | "reconciling" | "resumable" | "repair_available" | "manual_intervention" | "terminal";
+        /** @description An action on a workload that is refused now. */
+        RefusedAction: {
+            /** @description The action. */
+            action: components["schemas"]["WorkloadAction"];
+            /** @description Stable code of the reason. */
+            code: string;
+            /** @description Reason, in one sentence. */
+            detail: string;
+            /** @description Next action. */
+            next: string;
+        };
         /**
          * @description Registers a machine.
          * @example {
@@ -3776,7 +3787,7 @@ export interface components {
             agent_allocation_ids: string[];
         };
         /**
-         * @description Settings of a cluster.
+         * @description Settings of a cluster. They are stored and shown: never send a secret.
          * @example {
          *       "node_labels": {
          *         "rack": "b12"
@@ -4687,10 +4698,11 @@ export interface components {
          */
         Workload: {
             /**
-             * @description Kinds of operations that can be requested now; empty while an operation is open. `actions` of each member has those that are about
-             *     one member.
+             * @description What can be requested now: kinds of operations, `resume` of the newest operation if it ended without success, and `cancel` of the open
+             *     one. While an operation is open that a person or program requested, nothing but `cancel`. `actions` of each member has the kinds that
+             *     are about one member.
              */
-            actions?: components["schemas"]["OperationKind"][];
+            actions?: components["schemas"]["WorkloadAction"][];
             /** @description Slug of the app. */
             app: string;
             /**
@@ -4767,8 +4779,18 @@ export interface components {
             waiting_for?: string | null;
         };
         /**
+         * @description Action on a workload: the kind of an operation, `resume` or `cancel`.
+         * @enum {string}
+         */
+        WorkloadAction: "deploy" | "add_member" | "drain_member" | "uncordon_member" | "remove_member" | "replace_member" | "stop" | "start" | "reconcile" | "repair" | "upgrade" | "snapshot" | "restore" | "rotate_certificates" | "decommission" | "resume" | "cancel";
+        /**
          * @description A workload with its members.
          * @example {
+         *       "config": {
+         *         "node_labels": {
+         *           "rack": "b12"
+         *         }
+         *       },
          *       "members": [
          *         {
          *           "health": "healthy",
@@ -4810,6 +4832,11 @@ export interface components {
          *     }
          */
         WorkloadDetail: {
+            /**
+             * @description Settings with which it was deployed; empty if all are the app's defaults. The app's `config_schema` describes them. They contain no
+             *     secrets.
+             */
+            config?: Record<string, never>;
             controller?: components["schemas"]["ControllerReport"] | null;
             controller_waiting?: components["schemas"]["Waiting"] | null;
             /**
@@ -4819,6 +4846,8 @@ export interface components {
             members: components["schemas"]["Member"][];
             /** @description Id of the newest operation. */
             operation?: string | null;
+            /** @description `resume` and `cancel`, where `actions` does not have them, with the reason. */
+            refused_actions?: components["schemas"]["RefusedAction"][];
             /** @description The workload. */
             workload: components["schemas"]["Workload"];
         };

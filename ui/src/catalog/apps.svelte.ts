@@ -23,7 +23,12 @@ class Apps {
 
   /** The label of an app, or its slug until the catalog is read. */
   nameOf(slug: string): string {
-    return this.list.find((app) => app.slug === slug)?.name ?? slug;
+    return this.find(slug)?.name ?? slug;
+  }
+
+  /** An app with the schemas of its manifest; `undefined` until the catalog is read. */
+  find(slug: string): App | undefined {
+    return this.list.find((app) => app.slug === slug);
   }
 }
 

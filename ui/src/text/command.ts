@@ -1,6 +1,6 @@
 //! Lines of the command line program: composed to be copied, and read to offer the same action as a button.
 
-import type { OperationKind } from "../api/types";
+import type { WorkloadAction } from "../api/types";
 
 /** Quotes an argument for a POSIX shell if it needs that. */
 export function quoted(argument: string): string {
@@ -38,7 +38,7 @@ export function inProject(line: string, project: string | undefined): string {
 }
 
 /** An action on a workload: a kind of operation, `resume` of the newest one, or `cancel` of the open one. */
-export type ActionKind = OperationKind | "resume" | "cancel";
+export type ActionKind = WorkloadAction;
 
 export interface NextAction {
   kind: ActionKind;

@@ -3,6 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
+import { expectPlan, ofWorkload, run } from "../actions.ts";
 import { output } from "../platform.ts";
 import { kubectl } from "../settings.ts";
 import { expect, test } from "../signed-in.ts";
@@ -22,16 +23,17 @@ test("the copied kubeconfig is used by kubectl", async ({ open, platform }) => {
   expect(items.some(({ action }) => action.includes("access") || action.includes("kubeconfig"))).toBe(true);
 });
 
-test("an agent is added from the page, after its plan was shown", async ({ open }) => {
+test("an agent is added from the page, after its plan was shown", async ({ open, platform }) => {
   const page = await open("/workloads/train");
   await page.getByRole("button", { name: "Add member" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("checkbox", { name: /demo-4$/ }).check();
   await dialog.getByRole("button", { name: "Show the plan" }).click();
-  await expect(dialog.getByRole("region", { name: "Steps of the plan" })).toBeVisible();
-  await expect(dialog.getByText(/^gpuaas workload add-member train --project ours /)).toBeVisible();
-  await dialog.getByRole("button", { name: "Add member" }).click();
-  await expect(dialog).toBeHidden();
+  await expectPlan(dialog, platform, {
+    consequence: "New members join. Nothing that runs is interrupted.",
+    command: "gpuaas workload add-member train --project ours --agent demo-4",
+  });
+  await run(dialog, "Add member");
   await expect(page.getByText("3 of 3 members ready")).toBeVisible({ timeout: 45_000 });
 });
 
@@ -40,15 +42,14 @@ test("a decommission starts only after the name was typed, and moves the workloa
   platform,
 }) => {
   const page = await open("/workloads/keys");
-  await page.getByRole("button", { name: "Actions" }).click();
-  await page.getByRole("menuitem", { name: /^Decommission/ }).click();
-  const dialog = page.getByRole("dialog");
-  await expect(dialog.getByRole("region", { name: "Steps of the plan" })).toBeVisible();
-  const decommission = dialog.getByRole("button", { name: "Decommission", exact: true });
-  await expect(decommission).toBeDisabled();
+  const dialog = await ofWorkload(page, "Decommission");
+  await expectPlan(dialog, platform, {
+    consequence: "keys and all data in it are deleted from every node. This cannot be undone.",
+    command: "gpuaas workload decommission keys --project ours",
+  });
+  await expect(dialog.getByRole("button", { name: "Decommission", exact: true })).toBeDisabled();
   await dialog.getByLabel(/^Type keys to confirm/).fill("keys");
-  await decommission.click();
-  await expect(dialog).toBeHidden();
+  await run(dialog, "Decommission");
   await platform.untilWorkload("keys", "is removed", ({ workload }) => workload.lifecycle === "decommissioned");
   await expect(page.getByText("Decommissioned").first()).toBeVisible();
   await page

@@ -1,5 +1,6 @@
 //! A member that fails, why it does, and its repair from the page.
 
+import { expectDifferencesFirst, expectPlan, run } from "../actions.ts";
 import { expect, test } from "../signed-in.ts";
 
 test("a failed member shows why, since when and what to do, and is repaired from the page", async ({
@@ -22,13 +23,17 @@ test("a failed member shows why, since when and what to do, and is repaired from
   await expect(why.getByText(/gpuaas workload repair train --project ours/)).toBeVisible();
   await expect(why.getByRole("link", { name: /^[a-z0-9_]+$/ })).toHaveAttribute("href", /^\/docs\/errors\/[a-z0-9_]+$/);
 
-  platform.injectFaults("demo-2", "");
   await repair.click();
   const dialog = page.getByRole("dialog");
-  await expect(dialog.getByRole("region", { name: "Steps of the plan" })).toBeVisible();
-  await expect(dialog.getByText("agent-1").first()).toBeVisible();
-  await dialog.getByRole("button", { name: "Repair agent-1" }).click();
-  await expect(dialog).toBeHidden();
+  await expectPlan(dialog, platform, {
+    consequence: "What the scope contains is stopped, reinstalled where something is missing, and started",
+    command: "gpuaas workload repair train --project ours --scope member --member agent-1",
+  });
+  const differences = await expectDifferencesFirst(dialog);
+  await expect(differences.getByRole("row").filter({ hasText: "agent-1" }).first()).toBeVisible();
+  // Not before: the member could become well by itself, and its repair would be refused.
+  platform.injectFaults("demo-2", "");
+  await run(dialog, "Repair agent-1");
   await expect(page.getByText("3 of 3 members ready")).toBeVisible({ timeout: 45_000 });
   await expect(why).toBeHidden({ timeout: 30_000 });
   await expect(page.getByText("Healthy").first()).toBeVisible();

@@ -65,11 +65,14 @@ test("a plan runs as it was shown although another person changed what it does n
   await untilOperation(platform, "uncordon_member");
 
   await run(drain, "Drain agent-2");
-  expect((await untilOperation(platform, "drain_member")).parameters).toMatchObject({
-    member: "agent-2",
-    timeout_seconds: 45,
-  });
+  const drained = await untilOperation(platform, "drain_member");
+  expect(drained.parameters).toMatchObject({ member: "agent-2", timeout_seconds: 45 });
   expect(await clusterNodes(platform)).toEqual(["demo-1", "demo-2", "demo-4!"]);
+
+  // What it was asked for is on its page.
+  const shown = await open(`/operations/${drained.id}`);
+  await expect(shown.getByRole("heading", { level: 1, name: "Drain agent-2 of train" })).toBeVisible();
+  await expect(shown.locator("dl > div", { hasText: "Timeout seconds" })).toContainText("45");
 });
 
 test("a form about a node that somebody else changed shows its newer state, and keeps what was typed", async ({

@@ -2,7 +2,15 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 
-import { clusterNodes, expectPlan, ofMember, ofWorkload, run, untilOperation } from "../actions.ts";
+import {
+  clusterNodes,
+  expectDifferencesFirst,
+  expectPlan,
+  ofMember,
+  ofWorkload,
+  run,
+  untilOperation,
+} from "../actions.ts";
 import { expect, test } from "../signed-in.ts";
 
 test("a member is replaced by another node, and one is removed", async ({ open, platform }) => {
@@ -38,8 +46,10 @@ test("a reconciliation writes a changed file again", async ({ open, platform }) 
     consequence: "What deviates from the desired state is written again. Nothing is restarted.",
     command: "gpuaas workload reconcile train --project ours",
   });
-  // Now, because the platform finds such a change by itself soon.
+  const differences = await expectDifferencesFirst(dialog);
+  // Now, because the platform finds such a change by itself soon, and corrects it two seconds later.
   writeFileSync(file, `${before}# changed by hand\n`);
+  await differences.getByText("config.yaml was changed").first().waitFor({ timeout: 30_000 });
   await run(dialog, "Reconcile");
   const { requested_by: by } = await untilOperation(platform, "reconcile");
   expect(by).not.toBe("control-plane");

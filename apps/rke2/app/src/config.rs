@@ -24,7 +24,7 @@ const TEXT_BYTES_MAX: usize = 253;
 /// Longest CIDR: an IPv6 address of eight groups with `/` and three digits.
 const CIDR_BYTES_MAX: usize = 43;
 
-/// Settings of a cluster.
+/// Settings of a cluster. They are stored and shown: never send a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("examples" = [{ "tls_san": ["k8s.example"], "node_labels": { "rack": "b12" } }]))]
@@ -242,9 +242,20 @@ fn in_url(host: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn no_setting_is_a_secret() {
+        let schema = schema::of::<Config>();
+        let settings = schema["properties"].as_object().expect("an object");
+        // Everybody who may read a workload sees its settings: decide about a further one before it is listed here.
+        let shown = ["cluster_cidr", "node_labels", "registration_address", "service_cidr", "tls_san"];
+        assert_eq!(settings.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(shown));
+    }
 
     #[test]
     fn unsupported_settings_are_refused_and_valid_ones_pass() {

@@ -132,7 +132,13 @@ fn workloads() -> Examples {
     });
     vec![
         ("ReportAccepted", json!({ "report": report(), "changed": true, "not_applied": [] })),
-        ("WorkloadDetail", json!({ "workload": workload, "members": [member], "operation": OPERATION })),
+        (
+            "WorkloadDetail",
+            json!({
+                "workload": workload, "config": { "node_labels": { "rack": "b12" } }, "members": [member],
+                "operation": OPERATION,
+            }),
+        ),
         ("Started", json!({ "workload": workload, "operation": operation })),
         ("OperationDetail", json!({ "operation": operation, "steps": [step] })),
         ("Workload", workload),

@@ -207,13 +207,18 @@ pub(crate) async fn get_workload(
     let mut reader = state.engine.store().read().await?;
     let record = lookup::workload(&mut reader, &caller, params.project.as_deref(), &key).await?;
     let members = members(&state, &mut reader, record.id).await?;
-    let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
+    let newest = reader.newest_operation(record.id).await?;
+    let refused_actions = views::refused_actions(&record, newest.as_ref());
+    let operation = newest.map(|operation| operation.id.to_string());
+    let config = record.config.as_object().cloned().unwrap_or_default();
     let revision = (&record).into();
     let reported = reader.workload_report(record.id).await?;
     let controller_waiting = controller_waiting(&mut reader, &record, reported.as_ref()).await?;
     let controller = reported.map(|of| views::controller_report(of, record.reported.as_ref(), record.generation));
     let workload = views::workload(&mut reader, record, &state.engine).await?;
-    if_none_match.respond(revision, &WorkloadDetail { workload, members, operation, controller, controller_waiting })
+    let detail =
+        WorkloadDetail { workload, config, members, operation, refused_actions, controller, controller_waiting };
+    if_none_match.respond(revision, &detail)
 }
 
 /// Explains the wait for the workload's controller, if a service account controls the workload.

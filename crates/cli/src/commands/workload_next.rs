@@ -25,7 +25,8 @@ pub(super) fn lines(detail: &WorkloadDetail, operation: Option<&Operation>) -> S
         let next = of_workload.into_iter().chain(of_members);
         lines.extend(next.filter(|next| !said.contains(&next.command)).map(|next| next.line()));
     }
-    lines.extend(actions(&detail.workload, operation, open));
+    lines.extend(refused_resume(detail, &advice(detail)));
+    lines.extend(actions(&detail.workload, open));
     lines.iter().map(|line| format!("\n{line}")).collect()
 }
 
@@ -135,19 +136,28 @@ fn recovery(workload: &Workload) -> Option<&'static str> {
 }
 
 /// Returns the verbs that the workload's state allows.
-fn actions(workload: &Workload, operation: Option<&Operation>, open: Option<&Operation>) -> Option<String> {
+fn actions(workload: &Workload, open: Option<&Operation>) -> Option<String> {
+    let has = |action: &str| workload.actions.iter().any(|offered| offered == action);
     // An operation of the platform has a reason, and yields to every other one.
     if let Some(open) = open.filter(|open| open.reason.is_none()) {
-        return Some(format!(
-            "ACTIONS  gpuaas operation cancel {}; every other one after {}",
-            open.id,
-            verb(&open.kind)
-        ));
+        let cancel = if has("cancel") {
+            format!("gpuaas operation cancel {}; every other one", open.id)
+        } else {
+            "every one".to_owned()
+        };
+        return Some(format!("ACTIONS  {cancel} after {}", verb(&open.kind)));
     }
-    let is_resumable = |operation: &Operation| operation.ended_at.is_some() && operation.state != "succeeded";
-    let resume = operation.filter(|operation| is_resumable(operation)).map(|_| "resume".to_owned());
-    let verbs: Vec<String> = resume.into_iter().chain(workload.actions.iter().map(|kind| verb(kind))).collect();
+    // An operation is cancelled by its id, and not by a verb of the workload.
+    let verbs: Vec<String> =
+        workload.actions.iter().filter(|action| *action != "cancel").map(|kind| verb(kind)).collect();
     (!verbs.is_empty()).then(|| format!("ACTIONS  {}", verbs.join(", ")))
+}
+
+/// Returns why `resume` is refused now, if a fault advises it: its command would fail.
+fn refused_resume(detail: &WorkloadDetail, said: &str) -> Option<String> {
+    let refused = detail.refused_actions.iter().find(|refused| refused.action == "resume")?;
+    let is_advised = said.contains(&format!("gpuaas workload resume {}", detail.workload.name));
+    is_advised.then(|| format!("REFUSED  resume: {}; {}", refused.detail, refused.next))
 }
 
 /// Returns the hint after an operation that succeeded: the command that a person needs next.
@@ -213,7 +223,7 @@ mod tests {
             "next": "let it accept work again: gpuaas workload uncordon-member train agent-2; or resume",
             "command": "gpuaas workload resume train",
         });
-        let cancelled = json!({ "recovery": "resumable", "fault": fault, "actions": [] });
+        let cancelled = json!({ "recovery": "resumable", "fault": fault, "actions": ["resume"] });
         let ended = operation("drain_member", "cancelled", true);
         let shown = lines(&detail(cancelled, &[("agent-2", "draining", "healthy")]), Some(&ended));
         insta::assert_snapshot!(shown.trim_start(), @r"
@@ -229,7 +239,7 @@ mod tests {
         NEXT     start it again: gpuaas workload start train
         ACTIONS  start, decommission
         ");
-        let halfway = json!({ "lifecycle": "stopping", "health": "degraded", "actions": ["stop", "start"] });
+        let halfway = json!({ "lifecycle": "stopping", "health": "degraded", "actions": ["resume", "stop", "start"] });
         let ended = operation("stop", "needs_attention", true);
         insta::assert_snapshot!(lines(&detail(halfway, &[]), Some(&ended)).trim_start(), @r"
         NEXT     start it again: gpuaas workload start train; or finish the stop: gpuaas workload resume train
@@ -267,9 +277,33 @@ mod tests {
 
     #[test]
     fn open_operation_is_the_only_thing_to_act_on() {
-        let busy = detail(json!({ "lifecycle": "stopping", "actions": [] }), &[("agent-2", "draining", "healthy")]);
-        let open = operation("stop", "running", false);
-        assert_eq!(lines(&busy, Some(&open)), "\nACTIONS  gpuaas operation cancel 0198; every other one after stop");
+        let of = |actions: Value| {
+            let busy =
+                detail(json!({ "lifecycle": "stopping", "actions": actions }), &[("agent-2", "draining", "healthy")]);
+            lines(&busy, Some(&operation("stop", "running", false)))
+        };
+        let shown = of(json!(["cancel"]));
+        assert_eq!(shown, "\nACTIONS  gpuaas operation cancel 0198; every other one after stop");
+        assert_eq!(of(json!([])), "\nACTIONS  every one after stop", "it is being cancelled");
+    }
+
+    #[test]
+    fn refused_resume_that_a_fault_advises_is_explained() {
+        let fault = json!({
+            "code": "operation_cancelled", "summary": "the stop was cancelled", "next": "resume it",
+            "command": "gpuaas workload resume train",
+        });
+        let mut busy = detail(json!({ "fault": fault, "actions": ["stop", "cancel"] }), &[]);
+        let refused = json!({
+            "action": "resume", "code": "state_conflict", "detail": "reconcile is still open", "next": "wait for its end",
+        });
+        busy.refused_actions = vec![serde_json::from_value(refused).expect("a refusal")];
+        insta::assert_snapshot!(lines(&busy, None).trim_start(), @r"
+        REFUSED  resume: reconcile is still open; wait for its end
+        ACTIONS  stop
+        ");
+        busy.workload.fault = None;
+        assert_eq!(lines(&busy, None), "\nACTIONS  stop", "nothing advises it");
     }
 
     #[test]

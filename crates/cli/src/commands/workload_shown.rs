@@ -4,7 +4,7 @@ use gpuaas_api_types::{
     AccessAnswer, ControllerReport, Difference, Drift, Fault, Member, NodeResidue, Operation, OperationDetail, Step,
     Workload, WorkloadDetail,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     lists::{EventStream, Listing},
@@ -223,12 +223,31 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     words.push_str(&waiting_shown::lines(detail.controller_waiting.as_ref(), None, project_flag));
     let newest = operation.map(|operation| &operation.operation);
     words.push_str(&with_project(&workload_next::lines(detail, newest), project_flag));
+    words.push_str(&settings(&detail.config));
     words.push_str(&residue(operation.map(|operation| operation.residue.as_slice()).unwrap_or_default()));
     words.push('\n');
     let is_busy = newest.is_some_and(|operation| operation.ended_at.is_none());
     let mut text = Text::from(words);
     text.push(&member_table(detail, is_busy));
     text
+}
+
+/// Formats the settings with which a workload was deployed; empty without any.
+fn settings(config: &Map<String, Value>) -> String {
+    let line = |(name, value): (&String, &Value)| format!("\n  {name}: {}", setting(value));
+    if config.is_empty() { String::new() } else { format!("\nSETTINGS{}", config.iter().map(line).collect::<String>()) }
+}
+
+fn setting(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(entries) => entries.iter().map(setting).collect::<Vec<_>>().join(", "),
+        Value::Object(entries) => {
+            let entry = |(name, value): (&String, &Value)| format!("{name}={}", setting(value));
+            entries.iter().map(entry).collect::<Vec<_>>().join(", ")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
 }
 
 /// Formats what deviates, and when the platform corrects it.

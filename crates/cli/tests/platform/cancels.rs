@@ -24,6 +24,8 @@ async fn started(fault: &str, step: &str) -> (Platform, Started) {
 async fn cancelled_while(fault: &str, step: &str) -> Platform {
     let (platform, started) = started(fault, step).await;
     let client = platform.client();
+    let shown = async || client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload");
+    assert_eq!(shown().await.workload.actions, ["cancel"]);
     let requested_at = Instant::now();
     assert!(client.cancel_operation(&started.operation.id).await.expect("accepted").cancel_requested);
     let ended = platform.await_end(&started).await;
@@ -31,7 +33,10 @@ async fn cancelled_while(fault: &str, step: &str) -> Platform {
     assert!(requested_at.elapsed().as_secs() < 30, "the cancellation waited for the step's deadline");
     let states: Vec<&str> = ended.steps.iter().map(|step| step.state.as_str()).collect();
     assert!(states.contains(&"cancelled") && states.contains(&"skipped"), "{states:?}");
-    let detail = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload");
+    let detail = shown().await;
+    assert_eq!(detail.workload.actions, ["resume", "decommission"]);
+    let refused: Vec<&str> = detail.refused_actions.iter().map(|refused| refused.action.as_str()).collect();
+    assert_eq!(refused, ["cancel"]);
     let member = &detail.members[0];
     let code = member.fault.as_ref().map(|fault| fault.code.as_str());
     assert_eq!((member.state.as_str(), code), ("failed", Some("operation_cancelled")));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, TryStreamExt};
-use gpuaas_api_types::{AddMembers, CreateToken, EnrollNode, RequestAccess, StartOperation, WorkloadLogLine};
+use gpuaas_api_types::{AddMembers, CreateToken, Deploy, EnrollNode, RequestAccess, StartOperation, WorkloadLogLine};
 use gpuaas_client::{AuditQuery, Client, ClientError, LogOptions, WorkloadLogOptions};
 use serde_json::json;
 
@@ -36,7 +36,8 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let options = tenant.placement_options(project(), "rke2").await.expect("options").items;
     assert!(options.len() == 3 && options.iter().all(|option| option.usable && option.reasons.is_empty()));
 
-    let deploy = platform.deployment("train", &[2]).await;
+    let config = json!({ "tls_san": ["k8s.example"] });
+    let deploy = Deploy { config, ..platform.deployment("train", &[2]).await };
     let preview = tenant.preview_workload(&deploy).await.expect("a preview");
     assert_eq!(preview.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["server-1", "agent-1"]);
     assert!(
@@ -76,6 +77,9 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     assert_eq!(platform.gpuaas(&["workload", "show", "nothing"]).status.code(), Some(3));
     let detail = tenant.get_workload(project(), "train").await.expect("a workload");
     assert_eq!(detail.workload.project_name, PROJECT);
+    assert_eq!(detail.config["tls_san"], json!(["k8s.example"]));
+    let shown = platform.gpuaas(&["workload", "show", "train", "--project", PROJECT]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("\nSETTINGS\n  tls_san: k8s.example\n"), "{shown:?}");
     assert_eq!((detail.workload.lifecycle.as_str(), detail.workload.health.as_str()), ("running", "healthy"));
     assert_eq!((detail.workload.section.as_str(), detail.workload.members_ready), ("active", 2));
     assert!(detail.workload.stand_in);

@@ -1,7 +1,8 @@
 //! Commands for running operations.
 
 use gpuaas_bugs::{self as bugs, Bug};
-use gpuaas_model::{AuditAction, Code, EventKind, OperationId, Permission};
+use gpuaas_model::{AuditAction, EventKind, OperationId, Permission};
+use gpuaas_planner::control;
 use gpuaas_store::OperationRecord;
 use serde_json::json;
 
@@ -16,11 +17,7 @@ pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result
     caller.require_visible(operation.project, "operation", id)?;
     caller.require(Permission::OperationsControl)?;
     if operation.state.is_final() && !bugs::on(Bug::CancelAfterEnd) {
-        return Err(CommandError::new(
-            Code::StateConflict,
-            format!("operation {id} has already ended: {}", operation.state),
-        )
-        .then(format!("see how it ended: gpuaas operation show {id}")));
+        return Err(control::has_ended(id, operation.state).into());
     }
     if operation.cancel_requested {
         return Ok(operation);

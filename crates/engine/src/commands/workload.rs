@@ -73,7 +73,7 @@ pub async fn deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Result<Acc
     for secret in &draft.secrets {
         tx.put_secret(secret).await?;
     }
-    // Without the settings: those of an app may contain secrets.
+    // Without the settings, which may be long: the workload shows them.
     let WorkloadRecord { app, version, intent, .. } = &draft.rows.workload;
     let metadata = json!({ "app": app, "version": version, "intent": intent });
     accept(engine, caller, tx, draft.rows, draft.plan, (AuditAction::WorkloadDeploy, metadata, None)).await

@@ -279,12 +279,12 @@ pub(crate) async fn related_rows_of_a_page_take_one_statement_each(database: Dat
     let before = store.counts().statements;
     let parts = reader.workload_parts(&workloads).await.unwrap();
     assert_eq!(store.counts().statements - before, 1);
-    assert!(parts[&workloads[0].id].members.is_empty() && parts[&workloads[0].id].open_operation.is_none());
+    assert!(parts[&workloads[0].id].members.is_empty() && parts[&workloads[0].id].newest_operation.is_none());
     let members: Vec<_> = workloads[1..].iter().map(|workload| parts[&workload.id].members[0].clone()).collect();
     assert!(members.iter().zip(&workloads[1..]).all(|(member, workload)| member.workload == workload.id));
     for workload in &workloads[1..] {
         let parts = &parts[&workload.id];
-        assert_eq!(parts.open_operation.as_ref().map(|open| open.workload), Some(workload.id));
+        assert_eq!(parts.open_operation().map(|open| open.workload), Some(workload.id));
         assert_eq!(parts.current_step.as_ref().map(|step| step.position), Some(1), "the first active step");
     }
 
@@ -306,7 +306,7 @@ pub(crate) async fn related_rows_of_a_page_take_one_statement_each(database: Dat
     assert_eq!(found.iter().map(|allocation| allocation.id).collect::<Vec<_>>(), backwards, "in the requested order");
 }
 
-pub(crate) async fn workload_parts_leave_out_removed_members_and_ended_operations(database: Database) {
+pub(crate) async fn workload_parts_leave_out_removed_members_and_have_the_newest_operation(database: Database) {
     let store = database.open().await;
     let (project, _, allocation) = given::allocated_node(&store, "gpu-0").await;
     let (workload, other) = (given::workload(&project, "train"), given::workload(&project, "serve"));
@@ -322,10 +322,12 @@ pub(crate) async fn workload_parts_leave_out_removed_members_and_ended_operation
     tx.insert_members(&[member.clone()]).await.unwrap();
     let removed = MemberRecord { state: MemberState::Removed, ..member.clone() };
     tx.update_member(&removed, member.state.name()).await.unwrap();
-    let operation = given::operation(&workload);
-    tx.insert_operation(&operation, &[given::step(&operation, 0)]).await.unwrap();
-    let ended = OperationRecord { state: OperationState::Succeeded, ..operation.clone() };
-    tx.update_operation(&ended, operation.state).await.unwrap();
+    let operations = [given::operation(&workload), given::operation(&workload)];
+    for operation in &operations {
+        tx.insert_operation(operation, &[given::step(operation, 0)]).await.unwrap();
+        let ended = OperationRecord { state: OperationState::Succeeded, ..operation.clone() };
+        tx.update_operation(&ended, operation.state).await.unwrap();
+    }
     tx.commit().await.unwrap();
     let all = [workload, other, newer];
     let parts = store.read().await.unwrap().workload_parts(&all).await.unwrap();
@@ -333,8 +335,11 @@ pub(crate) async fn workload_parts_leave_out_removed_members_and_ended_operation
     assert!(
         parts
             .values()
-            .all(|parts| parts.members.is_empty() && parts.open_operation.is_none() && parts.current_step.is_none())
+            .all(|parts| parts.members.is_empty() && parts.open_operation().is_none() && parts.current_step.is_none())
     );
+    let newest = all.each_ref().map(|workload| parts[&workload.id].newest_operation.as_ref().map(|newest| newest.id));
+    let later = operations.iter().map(|operation| operation.id).max();
+    assert_eq!(newest, [later, None, None], "the newest one, also after its end");
     assert_eq!(all.each_ref().map(|workload| parts[&workload.id].stand_in), [false, false, true]);
 }
 

@@ -2,7 +2,7 @@
 
 import type { Operation, OperationState } from "../../api/types";
 import { oneLine } from "../../text/plain";
-import { ACTION_LABELS } from "../workload/actions";
+import { operationLabel } from "./title";
 
 export type GroupId = "attention" | "open" | "ended";
 
@@ -37,7 +37,7 @@ export function grouped(operations: readonly Operation[], filter: string): Recor
 
 function textOf(operation: Operation): string {
   const { id, workload_name: workload, requested_by: by, state, kind } = operation;
-  return `${ACTION_LABELS[kind] ?? kind} ${kind} ${workload ?? ""} ${by} ${state} ${id}`.toLowerCase();
+  return `${operationLabel(operation)} ${kind} ${workload ?? ""} ${by} ${state} ${id}`.toLowerCase();
 }
 
 /** The API's times all have one format and zone. */

@@ -85,6 +85,8 @@ fn drained_members_are_counted_and_explained_and_removed_ones_hidden() {
     let detail = WorkloadDetail {
         controller: None,
         controller_waiting: None,
+        config: Map::new(),
+        refused_actions: Vec::new(),
         workload: train,
         members: members.into_iter().map(|member| serde_json::from_value(member).expect("a member")).collect(),
         operation: None,
@@ -120,6 +122,8 @@ fn degraded_workload_is_shown_with_fault_evidence_and_next_action() {
         operation: None,
         controller: None,
         controller_waiting: None,
+        config: Map::new(),
+        refused_actions: Vec::new(),
     };
     insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
     train   degraded · usable · 2 of 3 members ready · rke2 v1.36.3+rke2r1 · https://10.4.0.7:6443
@@ -150,6 +154,8 @@ fn cancelled_workload_has_no_health_is_not_usable_and_explains_itself_once() {
         operation: None,
         controller: None,
         controller_waiting: None,
+        config: Map::new(),
+        refused_actions: Vec::new(),
     };
     insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
     train   cancelled · 0 of 1 members ready · rke2 v1.36.3+rke2r1
@@ -164,6 +170,28 @@ fn cancelled_workload_has_no_health_is_not_usable_and_explains_itself_once() {
 }
 
 #[test]
+fn settings_are_shown_one_a_line() {
+    let config = json!({
+        "cluster_cidr": "10.52.0.0/16", "node_labels": { "rack": "b12", "tier": "gold" },
+        "tls_san": ["k8s.example", "10.0.0.7"],
+    });
+    let detail = WorkloadDetail {
+        workload: workload("train", "active", json!({ "endpoint": null })),
+        members: Vec::new(),
+        operation: None,
+        controller: None,
+        controller_waiting: None,
+        config: config.as_object().cloned().expect("an object"),
+        refused_actions: Vec::new(),
+    };
+    let shown = described(&detail, None, "");
+    let expected = "\nSETTINGS\n  cluster_cidr: 10.52.0.0/16\n  node_labels: rack=b12, tier=gold\n  tls_san: k8s.example, 10.0.0.7\n";
+    assert!(shown.as_str().contains(expected), "{}", shown.as_str());
+    let without = WorkloadDetail { config: Map::new(), ..detail };
+    assert!(!described(&without, None, "").as_str().contains("SETTINGS"));
+}
+
+#[test]
 fn newest_operation_is_shown_with_its_parameters() {
     let detail = WorkloadDetail {
         workload: workload("train", "active", json!({ "endpoint": null })),
@@ -171,6 +199,8 @@ fn newest_operation_is_shown_with_its_parameters() {
         operation: None,
         controller: None,
         controller_waiting: None,
+        config: Map::new(),
+        refused_actions: Vec::new(),
     };
     let operation = json!({
         "operation": {
@@ -193,6 +223,8 @@ fn requested_cancellation_is_shown_until_the_operation_ends() {
         operation: None,
         controller: None,
         controller_waiting: None,
+        config: Map::new(),
+        refused_actions: Vec::new(),
     };
     let shown = |ended_at: Option<&str>| {
         let operation = json!({
@@ -229,6 +261,8 @@ fn report_of_a_controller_is_shown_with_its_author_and_generation() {
             operation: None,
             controller: Some(serde_json::from_value(report(current)).expect("a report")),
             controller_waiting: None,
+            config: Map::new(),
+            refused_actions: Vec::new(),
         };
         described(&detail, None, "").as_str().to_owned()
     };

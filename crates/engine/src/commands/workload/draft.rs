@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpuaas_model::{
-    Code, Line, MemberId, MemberState, OperationId, OperationKind, OperationState, Permission, SecretId, WorkloadId,
-};
+use gpuaas_model::{Code, Line, MemberId, MemberState, OperationId, OperationKind, Permission, SecretId, WorkloadId};
 use gpuaas_planner::{
     AddedMembers, App, Drift, MemberView, OperationRequest, Plan, PlanOutline, PlanRefusal, StepProgress, Subjects,
-    check, finished_members, lifecycle, placement::Placed, status::Status,
+    check, control, finished_members, lifecycle, placement::Placed, status::Status,
 };
 use gpuaas_store::{OperationRecord, SecretRecord, Tx, WorkloadRecord};
 use serde_json::Value;
@@ -26,7 +24,7 @@ use crate::{
     engine::Engine,
     error::{CommandError, check_line},
     precondition::Precondition,
-    rows::{WorkloadRows, progress},
+    rows::{WorkloadRows, newest_operation, progress},
     secrets::seal_secret,
 };
 
@@ -184,14 +182,8 @@ pub(super) async fn draft_resume(
 ) -> Result<Draft, CommandError> {
     let rows = load_visible(caller, tx, (id, precondition), Permission::OperationsControl).await?;
     let newest = tx.newest_operation(id).await?;
-    let ended = newest.filter(|operation| operation.state.is_final() && operation.state != OperationState::Succeeded);
-    let Some(failed) = ended else {
-        return Err(CommandError::new(
-            Code::StateConflict,
-            format!("{} has no operation that can be resumed", rows.workload.name),
-        )
-        .then(format!("see its state: gpuaas workload show {}", rows.workload.name)));
-    };
+    control::check_resume(newest.as_ref().map(newest_operation), &rows.workload.name)?;
+    let failed = newest.expect("a workload without operations has none that can be resumed");
     let done = repaired_members(tx, &rows, &failed).await?;
     // Members removed meanwhile are left out: another tenant may hold their nodes by now.
     let targets = present_members(&rows, |member| failed.targets.contains(&member) && !done.contains(&member));
