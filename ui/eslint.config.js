@@ -30,6 +30,11 @@ export default ts.config(
           selector: "SvelteAttribute[key.name='style']",
           message: "The content security policy blocks style attributes. Use a class, or a `style:` directive.",
         },
+        {
+          selector:
+            ":matches(SvelteText, SvelteLiteral)[value=/\\bcancel\\b/i], Literal[value=/^Cancel\\b(?! operations?$)/]",
+          message: "Dialogs are closed (`Close`), and only operations are cancelled (`ACTION_LABELS.cancel`).",
+        },
       ],
       "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_", varsIgnorePattern: "^_" }],
       // Addresses and headers are built in functions and never kept in state.

@@ -6,7 +6,7 @@
 import createClient, { type Middleware } from "openapi-fetch";
 
 import { clock } from "../live/clock";
-import { problemFrom, unreachable } from "./problem";
+import { problemFrom, unreachable, unreadable } from "./problem";
 import type { paths } from "./schema";
 import type { ListPage } from "./types";
 import { pageUse } from "./use";
@@ -72,6 +72,26 @@ export async function take<T>(request: Promise<Answer<T>>): Promise<T> {
   if (!answer.response.ok) throw problemFrom(answer.error, answer.response);
   // The API has answers without a body: their type is `undefined`.
   return answer.data as T;
+}
+
+/** A reading and the ETag by which a later request names it (`If-Match`). */
+export interface Tagged<T> {
+  value: T;
+  etag: string;
+}
+
+/** The body of a successful answer with its ETag; throws a [`ProblemError`] otherwise. */
+export async function takeTagged<T>(request: Promise<Answer<T>>): Promise<Tagged<T>> {
+  const value = await take(request);
+  const tag = (await request).response.headers.get("etag") ?? "";
+  // The control plane's tags are strong. A proxy that compresses answers makes them weak, and a weak one never matches.
+  const etag = tag.replace(/^W\//, "");
+  if (etag === "")
+    throw unreadable(
+      "The answer has no ETag, so a change after it could not be noticed.",
+      "Check the proxies between this browser and the control plane.",
+    );
+  return { value, etag };
 }
 
 /** All entries of a list, page by page, at most `max`. */

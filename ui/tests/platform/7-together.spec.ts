@@ -4,7 +4,8 @@
 import type { Locator, Page } from "@playwright/test";
 
 import { clusterNodes, expectPlan, ofMember, run, untilOperation } from "../actions.ts";
-import { PROJECT } from "../platform.ts";
+import { Newcomer } from "../newcomer.ts";
+import { type Platform, PROJECT, until } from "../platform.ts";
 import { expect, test } from "../signed-in.ts";
 
 test("what one person starts appears at another, who has no controls and learns why", async ({
@@ -75,42 +76,118 @@ test("a plan runs as it was shown although another person changed what it does n
   await expect(shown.locator("dl > div", { hasText: "Timeout seconds" })).toContainText("45");
 });
 
-test("a form about a node that somebody else changed shows its newer state, and keeps what was typed", async ({
+/** Chooses an action of a node, whose dialog it returns. */
+async function ofNode(page: Page, label: string): Promise<Locator> {
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: label, exact: true }).click();
+  return page.getByRole("dialog");
+}
+
+/** The state that a dialog has read. */
+function present(dialog: Locator): Locator {
+  return dialog.getByText("Now:", { exact: true }).locator("..");
+}
+
+/** Types the name that a dialog asks for, once it shows this state. */
+async function confirm(dialog: Locator, name: string, state: string): Promise<Locator> {
+  await expect(present(dialog)).toContainText(state);
+  await dialog.getByLabel(/ to confirm$/).fill(name);
+  return dialog;
+}
+
+/** What a dialog says about the change that it was refused for. */
+function changes(dialog: Locator): Locator {
+  return dialog.getByRole("alert").filter({ hasText: /has changed.* Nothing was done/ });
+}
+
+/** Opens the form for a new enrollment command of a node, and fills it. */
+async function enrollment(page: Page): Promise<Locator> {
+  const dialog = await ofNode(page, "New enrollment command…");
+  await expect(present(dialog)).toContainText("Registered");
+  await dialog.getByRole("checkbox", { name: /^Force/ }).check();
+  await dialog.getByLabel("Reason").fill("INC-4711");
+  return dialog;
+}
+
+async function issue(dialog: Locator): Promise<void> {
+  await dialog.getByRole("button", { name: "Issue", exact: true }).click();
+  await expect(dialog.getByText("This command is shown only now.")).toBeVisible();
+}
+
+test("what one person decides about a node is decided again once another person has changed it", async ({
   open,
   person,
   platform,
   console,
 }) => {
-  console.expect(/\/api\/v1\/nodes\/[^/]+\/enrollment/);
+  console.expect(/\/api\/v1\/nodes\/[^/]+\/(enrollment|retire)$/);
   await platform.take("POST", "/api/v1/nodes", { name: "spare" });
-  const fill = async (at: Page): Promise<Locator> => {
-    await at.getByRole("button", { name: "Actions", exact: true }).click();
-    await at.getByRole("menuitem", { name: "New enrollment command…" }).click();
-    await at
-      .getByRole("dialog")
-      .getByRole("checkbox", { name: /^Force/ })
-      .check();
-    await at.getByRole("dialog").getByLabel("Reason").fill("INC-4711");
-    return at.getByRole("dialog");
-  };
+  // Two commands of the same second look alike.
+  const newer = /Its enrollment command is now valid until .* when you opened this dialog|something that is not shown/;
   const page = await open("/nodes/spare");
-  const mine = await fill(page);
   const other = await person("platform-admin");
   await other.goto(`${platform.url}/nodes/spare`);
-  const theirs = await fill(other);
-  await theirs.getByRole("button", { name: "Issue" }).click();
-  await expect(theirs.getByText("This command is shown only now.")).toBeVisible();
 
-  await mine.getByRole("button", { name: "Issue" }).click();
-  await expect(
-    mine.getByRole("alert").filter({ hasText: "spare has changed since you opened this dialog" }),
-  ).toContainText("Registered");
-  await expect(mine.getByLabel("Reason")).toHaveValue("INC-4711");
-  // After that, the decision is made again with the newer state in sight.
-  await mine.getByRole("button", { name: "Issue" }).click();
-  await expect(mine.getByText("This command is shown only now.")).toBeVisible();
+  const mine = await enrollment(page);
+  const theirs = await enrollment(other);
+  await issue(theirs);
+  await mine.getByRole("button", { name: "Issue", exact: true }).click();
+  await expect(changes(mine)).toContainText(newer);
+  await expect(mine.getByLabel("Reason"), "what was typed stays").toHaveValue("INC-4711");
+  await issue(mine);
+  await mine.getByRole("button", { name: "Close" }).last().click();
+  await theirs.getByRole("button", { name: "Close" }).last().click();
+
+  const retire = await ofNode(page, "Retire…");
+  await confirm(retire, "spare", "Registered");
+  await issue(await enrollment(other));
+  await retire.getByRole("button", { name: "Retire", exact: true }).click();
+  await expect(changes(retire)).toContainText(newer);
+  expect((await platform.take("GET", "/api/v1/nodes/spare")).state, "nothing was done").toBe("registered");
+  await run(retire, "Retire");
+  expect((await platform.take("GET", "/api/v1/nodes/spare")).state).toBe("retired");
   // An open page would ask for the deleted node.
   await Promise.all([page, other].map((opened) => opened.close()));
-  await platform.take("POST", "/api/v1/nodes/spare/retire");
   await platform.take("DELETE", "/api/v1/nodes/spare");
 });
+
+test("an allocation that another person released shows that, and is not released again", async ({
+  open,
+  person,
+  platform,
+  console,
+}) => {
+  test.setTimeout(120_000);
+  console.expect(/\/api\/v1\/allocations\/[^/]+$/);
+  const { enrollment: issued } = await platform.take("POST", "/api/v1/nodes", { name: "visitor" });
+  const newcomer = Newcomer.start(platform, "visitor", issued.command);
+  try {
+    await untilState(platform, "nodes/visitor", "active");
+    const { id } = await platform.take("POST", "/api/v1/allocations", { project: PROJECT, node: "visitor" });
+    await untilState(platform, `allocations/${id}`, "active");
+    const release = async (at: Page): Promise<Locator> => {
+      await at.getByRole("button", { name: "Release…", exact: true }).click();
+      return confirm(at.getByRole("dialog"), "visitor", "Active");
+    };
+    const mine = await release(await open(`/allocations/${id}`));
+    const other = await person("platform-admin");
+    await other.goto(`${platform.url}/allocations/${id}`);
+    await run(await release(other), "Release");
+
+    const button = mine.getByRole("button", { name: "Release", exact: true });
+    await button.click();
+    await expect(changes(mine)).toContainText(
+      "The allocation is now released; it was active when you opened this dialog.",
+    );
+    await expect(present(mine)).toContainText("Released");
+    await expect(button, "the control plane would refuse it").toHaveAttribute("aria-disabled", "true");
+  } finally {
+    await newcomer.stop();
+  }
+  await platform.take("POST", "/api/v1/nodes/visitor/retire");
+  await platform.take("DELETE", "/api/v1/nodes/visitor");
+});
+
+async function untilState(platform: Platform, path: string, state: string): Promise<void> {
+  await until(`${path} is ${state}`, async () => (await platform.take("GET", `/api/v1/${path}`)).state === state);
+}

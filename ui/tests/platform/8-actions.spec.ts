@@ -77,10 +77,10 @@ test("a workload is stopped; its start is cancelled and resumed", async ({ open,
   });
   await run(start, "Start");
   const { id } = await untilOperation(platform, "start", "running");
-  const cancel = await ofWorkload(page, "Cancel the operation");
+  const cancel = await ofWorkload(page, "Cancel operation");
   await expect(cancel.getByText("Steps that have not begun never run. What is done already stays done.")).toBeVisible();
   await expect(cancel.getByRole("group", { name: "command" })).toHaveText(`gpuaas operation cancel ${id}`);
-  await run(cancel, "Cancel the operation");
+  await run(cancel, "Cancel operation");
   await untilOperation(platform, "start", "cancelled");
 
   platform.injectFaults("demo-3", "");

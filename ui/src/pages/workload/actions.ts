@@ -36,7 +36,7 @@ export const ACTION_LABELS: Record<ActionKind, string> = {
   rotate_certificates: "Rotate certificates",
   decommission: "Decommission",
   resume: "Resume",
-  cancel: "Cancel the operation",
+  cancel: "Cancel operation",
 };
 
 /** Kinds that concern one member; the page of the members offers them there. */
