@@ -53,3 +53,9 @@ export function problemOf(thrown: unknown): Problem {
   const detail = thrown instanceof Error ? thrown.message : "The page failed.";
   return local("answer_unreadable", 0, detail, "Reload the page.");
 }
+
+/** A refusal without a session for a form that is read after the next sign-in. */
+export function afterSignIn(problem: Problem): Problem {
+  if (problem.code !== "unauthenticated") return problem;
+  return { ...problem, detail: "Your session had ended. Nothing was done.", next: "Send it again." };
+}
