@@ -15,6 +15,8 @@ applyTheme(storedTheme());
 signInLink.take();
 router.listen();
 pageUse.watch(window);
+// Addresses contain names and filters of the person before.
+session.onReplaced = () => location.replace("/");
 // A code waits until it is known whether this browser is signed in already.
 void session.load();
 

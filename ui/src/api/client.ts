@@ -1,11 +1,12 @@
 //! The typed client of the public API.
 //!
-//! Guarantees: every request that changes something carries the session's CSRF token; a missing session is reported once, to [`onSessionLost`];
-//! a failure is always a [`ProblemError`].
+//! Guarantees: every request that changes something carries the session's CSRF token; a missing session is reported to [`onSessionLost`], and
+//! what was to be read is read once the same person has signed in; a failure is always a [`ProblemError`].
 
-import createClient, { type Middleware } from "openapi-fetch";
+import createClient from "openapi-fetch";
 
 import { clock } from "../live/clock";
+import { hold } from "./hold";
 import { problemFrom, unreachable, unreadable } from "./problem";
 import type { paths } from "./schema";
 import type { ListPage } from "./types";
@@ -27,7 +28,7 @@ export function authorize(headers: Headers, method: string): void {
 }
 
 /** Learns from every answer: the server's time, and whether the session still counts. */
-export async function inspect(response: Response): Promise<void> {
+async function inspect(response: Response): Promise<void> {
   clock.observe(response.headers.get("date"));
   if (response.status === 401) credentials.onSessionLost();
   if (response.status === 403 && (await codeOf(response)) === "csrf_missing") credentials.onCsrfRefused();
@@ -41,20 +42,41 @@ async function codeOf(response: Response): Promise<unknown> {
   return typeof body === "object" && body !== null && "code" in body ? body.code : undefined;
 }
 
-const session: Middleware = {
-  onRequest({ request }) {
-    authorize(request.headers, request.method);
-    return request;
-  },
-  async onResponse({ request, response, schemaPath }) {
-    // A refused sign-in ends no session.
-    if (request.method === "POST" && schemaPath === "/api/v1/sessions") return;
-    await inspect(response);
-  },
-};
+/**
+ * Sends a request that only reads. It waits while the sign-in covers the page. If the session has ended, it is sent again once the same person
+ * has signed in. Throws an `AbortError` if another person has.
+ */
+export async function reading(send: () => Promise<Response>, signal?: AbortSignal): Promise<Response> {
+  if (!(await hold.over(signal))) throw givenUp();
+  const { round } = hold;
+  const response = await send();
+  const isOfEarlierSession = response.status === 401 && round !== hold.round;
+  if (!isOfEarlierSession) await inspect(response);
+  if (!isOfEarlierSession && !(response.status === 401 && hold.isOn)) return response;
+  return reading(send, signal);
+}
 
-export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin" });
-api.use(session);
+function givenUp(): DOMException {
+  return new DOMException("The page was closed because another person signed in.", "AbortError");
+}
+
+const SESSION = "/api/v1/session";
+const SIGN_IN = "/api/v1/sessions";
+
+async function send(request: Request): Promise<Response> {
+  const { pathname } = new URL(request.url);
+  authorize(request.headers, request.method);
+  // Whether somebody is signed in is what everything else waits for.
+  if (READS.has(request.method) && pathname !== SESSION) return reading(() => fetch(request), request.signal);
+  const { round } = hold;
+  const response = await fetch(request);
+  // A refused sign-in ends no session, nor does a refusal that is about an earlier one.
+  const saysNothing = response.status === 401 && round !== hold.round;
+  if (!(request.method === "POST" && pathname === SIGN_IN) && !saysNothing) await inspect(response);
+  return response;
+}
+
+export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin", fetch: send });
 
 interface Answer<T> {
   data?: T;

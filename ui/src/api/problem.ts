@@ -54,22 +54,8 @@ export function problemOf(thrown: unknown): Problem {
   return local("answer_unreadable", 0, detail, "Reload the page.");
 }
 
-/** The sentences of a problem that concern a field: `parameters.member` also answers to `member`. */
-export function errorsOf(problem: Problem | undefined, field: string): string[] {
-  if (problem === undefined) return [];
-  const concerns = (named: string | null | undefined): boolean =>
-    named !== null && named !== undefined && (named === field || named.endsWith(`.${field}`));
-  const inner = (problem.errors ?? []).filter((reason) => concerns(reason.field));
-  if (inner.length > 0) return inner.map((reason) => sentence(reason.detail, reason.next));
-  return concerns(problem.field) ? [sentence(problem.detail, problem.next)] : [];
-}
-
-/** The reasons of a problem that no field of a form shows. */
-export function errorsElsewhere(problem: Problem, fields: readonly string[]): Problem["errors"] {
-  const shown = (named: string): boolean => fields.some((field) => named === field || named.endsWith(`.${field}`));
-  return (problem.errors ?? []).filter((reason) => !shown(reason.field));
-}
-
-function sentence(detail: string, next: string | null | undefined): string {
-  return next ? `${detail}; ${next}` : detail;
+/** A refusal without a session for a form that is read after the next sign-in. */
+export function afterSignIn(problem: Problem): Problem {
+  if (problem.code !== "unauthenticated") return problem;
+  return { ...problem, detail: "Your session had ended. Nothing was done.", next: "Send it again." };
 }

@@ -1,7 +1,11 @@
 //! The session of this browser. Its secret is a cookie that no script can read; the CSRF token is kept in memory alone.
+//!
+//! Guarantees: when a session ends by itself, the open page is covered and kept for the person who had it; it sends nothing until that person
+//! has signed in again. When another person signs in, here or in another tab of the browser, nothing of the page stays.
 
 import { hub } from "../live/hub.svelte";
 import { api, credentials, take } from "./client";
+import { hold } from "./hold";
 import { ProblemError, problemOf, unreadable } from "./problem";
 import type { CurrentSession, Permission, Problem, Project, Role } from "./types";
 
@@ -13,8 +17,13 @@ export type Credential = { code: string } | { token: string };
 type Status = "unknown" | "signed_in" | "signed_out" | "unreachable";
 
 const RETRY_MS = 3_000;
+/** How long a covered page is kept. A session that ended without use has left its page unattended for half an hour already. */
+export const KEPT_MS = 3_600_000;
 /** A session's document lists so many projects; there may be more. */
 const LISTED_MAX = 1_000;
+
+/** The other tabs of this browser, which have the same cookie. */
+const tabs = typeof window === "undefined" ? undefined : new BroadcastChannel("gpuaas-session");
 
 class Session {
   status = $state<Status>("unknown");
@@ -22,18 +31,33 @@ class Session {
   problem = $state.raw<Problem>();
   /** True if a session was there before: it ended while the page was open. */
   ended = $state(false);
+  /** True while the sign-in covers a page whose session ended. */
+  isCovered = $state(false);
+  /** Loads the shell anew at its first page. */
+  onReplaced: () => void = () => undefined;
   #document = $state.raw<SessionDocument>();
   #chosen = $state<string>();
   #retry: ReturnType<typeof setTimeout> | undefined;
+  #forgetting: ReturnType<typeof setTimeout> | undefined;
+  /** The token for which this tab has shown pages: it is who a person is. Names are not, because two tokens may have the same one. */
+  #holder: string | undefined;
   /** What the event streams follow: they begin again when it is another session or project. */
   #followed: string | undefined;
 
   constructor() {
     credentials.onSessionLost = () => this.#lost();
     credentials.onCsrfRefused = () => void this.load();
+    tabs?.addEventListener("message", ({ data }) => {
+      if (data === "signed_out") this.#left();
+      else void this.load();
+    });
   }
 
-  /** Changes when somebody else signs in: nothing of the earlier session may stay on the page. */
+  /** True while there is a page: of the present session, or of one that ended. */
+  get hasPage(): boolean {
+    return this.status === "signed_in" || this.isCovered;
+  }
+
   get id(): string | undefined {
     return this.#document?.id;
   }
@@ -109,7 +133,7 @@ class Session {
     } catch (thrown) {
       if (thrown instanceof ProblemError && thrown.problem.status === 401) {
         this.#lost();
-      } else if (this.status !== "signed_in") {
+      } else if (this.status === "unknown" || this.status === "unreachable") {
         this.status = "unreachable";
         this.problem = problemOf(thrown);
         clearTimeout(this.#retry);
@@ -120,36 +144,78 @@ class Session {
 
   /** Exchanges a one-time code or a token for a session. Throws a [`ProblemError`]. */
   async signIn(credential: Credential): Promise<void> {
-    this.#began(documentFrom(await take(api.POST("/api/v1/sessions", { body: credential }))));
+    const document = documentFrom(await take(api.POST("/api/v1/sessions", { body: credential })));
+    // Another person's page in another tab must not stay either, and one that is covered goes on.
+    tabs?.postMessage("signed_in");
+    this.#began(document);
   }
 
   /** Ends the session, on the server first. */
   async signOut(): Promise<void> {
     const id = this.#document?.id;
-    if (id !== undefined) await take(api.DELETE("/api/v1/sessions/{id}", { params: { path: { id } } }));
-    this.#document = undefined;
-    this.ended = false;
-    this.#lost();
+    if (id !== undefined) {
+      await take(api.DELETE("/api/v1/sessions/{id}", { params: { path: { id } } })).catch((thrown: unknown) => {
+        // A session that has ended already needs no end.
+        if (!(thrown instanceof ProblemError && thrown.problem.status === 401)) throw thrown;
+      });
+    }
+    tabs?.postMessage("signed_out");
+    this.#left();
   }
 
   #began(document: SessionDocument): void {
     clearTimeout(this.#retry);
+    clearTimeout(this.#forgetting);
+    if (this.#holder !== undefined && this.#holder !== document.token) {
+      this.#replaced();
+      return;
+    }
+    this.#holder = document.token;
     this.#document = document;
     credentials.csrf = document.csrf;
     this.problem = undefined;
     this.ended = false;
+    this.isCovered = false;
     this.status = "signed_in";
     this.#connect();
+    hold.end(true);
   }
 
+  /** The session ended by itself. Its page waits for the same person. */
   #lost(): void {
-    this.ended ||= this.#document !== undefined;
-    this.#document = undefined;
-    credentials.csrf = "";
     clearTimeout(this.#retry);
+    credentials.csrf = "";
+    this.status = "signed_out";
+    if (this.#document === undefined || this.isCovered) return;
+    this.ended = true;
+    this.isCovered = true;
+    hold.begin();
+    this.#forgetting = setTimeout(() => this.#forget(), KEPT_MS);
+  }
+
+  /** The person signed out: nothing of the page stays. */
+  #left(): void {
+    this.#forget();
+    credentials.csrf = "";
+    this.ended = false;
+    this.status = "signed_out";
+  }
+
+  /** Another person is signed in. Loading the shell anew also ends what the earlier page was doing, and clears what it had in memory. */
+  #replaced(): void {
+    this.#forget();
+    this.#holder = undefined;
+    this.status = "unknown";
+    this.onReplaced();
+  }
+
+  #forget(): void {
+    clearTimeout(this.#forgetting);
+    this.#document = undefined;
+    this.isCovered = false;
     this.#followed = undefined;
     hub.disconnect();
-    this.status = "signed_out";
+    hold.end(false);
   }
 
   #find(project: string): Project | undefined {
@@ -160,8 +226,8 @@ class Session {
   #connect(): void {
     const project = this.isProjectUnknown ? undefined : this.project;
     const hasPlatform = this.may("platform.read");
-    // A project that was deleted and created again has the same name and another id.
-    const followed = JSON.stringify([this.#document?.id, project && this.#find(project)?.id, project, hasPlatform]);
+    // A project that was deleted and created again has the same name and another id. A new session of the same person goes on with the streams.
+    const followed = JSON.stringify([this.#document?.token, project && this.#find(project)?.id, project, hasPlatform]);
     if (followed === this.#followed) return;
     this.#followed = followed;
     hub.connect(project, hasPlatform);

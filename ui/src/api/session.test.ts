@@ -1,23 +1,34 @@
 import { beforeEach, expect, it, vi } from "vitest";
 
 import { hub } from "../live/hub.svelte";
-import { api } from "./client";
-import { session } from "./session.svelte";
+import { api, credentials } from "./client";
+import { hold } from "./hold";
+import { KEPT_MS, session } from "./session.svelte";
 import type { Project } from "./types";
 
 const project = (name: string): Project => ({ id: `id-of-${name}`, name }) as Project;
 const followed: (string | undefined)[] = [];
 
+const replaced = vi.fn();
+const TOKEN = "token-1";
+
 /** Answers the next requests for the session, as if it had this id and CSRF token. */
 function answer(id: string | undefined, projects: Project[], csrf: string | undefined = "c", own?: string): void {
-  const data = { id, user: "ann", role: "project-admin", permissions: [], projects, csrf, project: own };
-  const answered = { data, response: new Response() } as never;
+  answerAs(TOKEN, { id, projects, csrf, project: own });
+}
+
+/** Answers them as if the session belonged to this token. */
+function answerAs(token: string, more: object): void {
+  const data = { id: "session-9", user: "ann", role: "project-admin", permissions: [], projects: [], csrf: "c" };
+  const answered = { data: { ...data, token, ...more }, response: new Response() } as never;
   vi.spyOn(api, "GET").mockResolvedValue(answered);
   vi.spyOn(api, "POST").mockResolvedValue(answered);
 }
 
 beforeEach(async () => {
   vi.spyOn(hub, "connect").mockImplementation((name) => void followed.push(name));
+  session.onReplaced = replaced;
+  replaced.mockClear();
   answer("session-1", [project("ml"), project("research")]);
   await session.signIn({ token: "t" });
   session.choose("ml");
@@ -38,17 +49,16 @@ it("an address without a project keeps the choice", () => {
   expect(session.nameOfProject("id-of-ml")).toBe("ml");
 });
 
-it("the streams begin again for another project, another session, and a project that was made again", async () => {
+it("the streams begin again for another project and one that was made again, not for a new session", async () => {
   session.choose("research");
   expect(followed).toEqual(["research"]);
   await session.load();
-  expect(followed).toHaveLength(1);
   answer("session-2", [project("ml"), project("research")]);
   await session.load();
-  expect(followed).toHaveLength(2);
+  expect(followed).toHaveLength(1);
   answer("session-2", [project("ml"), { ...project("research"), id: "another" }]);
   await session.load();
-  expect(followed).toEqual(["research", "research", "research"]);
+  expect(followed).toEqual(["research", "research"]);
 });
 
 it("after the chosen project was deleted, another one is chosen", () => {
@@ -74,4 +84,55 @@ it("an answer without a session of this browser signs nobody in", async () => {
     await expect(session.signIn({ token: "t" })).rejects.toMatchObject({ problem: { code: "answer_unreadable" } });
   }
   expect([session.id, session.project]).toEqual(["session-1", "ml"]);
+});
+
+it("a page whose session ended is kept, covered, and goes on when the same person has signed in", async () => {
+  const disconnect = vi.spyOn(hub, "disconnect");
+  credentials.onSessionLost();
+  expect([session.status, session.isCovered, session.hasPage, hold.isOn]).toEqual(["signed_out", true, true, true]);
+  expect([session.user, session.project, credentials.csrf]).toEqual(["ann", "ml", ""]);
+  const waiting = hold.over();
+  answer("session-2", [project("ml")], "another");
+  await session.signIn({ token: "t" });
+  expect([session.status, session.isCovered, credentials.csrf, await waiting]).toEqual([
+    "signed_in",
+    false,
+    "another",
+    true,
+  ]);
+  expect([followed, replaced.mock.calls, disconnect.mock.calls]).toEqual([[], [], []]);
+});
+
+it("nothing of a page stays when somebody else signs in, also one of the same name", async () => {
+  for (const end of [(): void => undefined, (): void => credentials.onSessionLost()]) {
+    end();
+    const waiting = hold.over();
+    const wasHeld = hold.isOn;
+    answerAs("token-2", {});
+    await session.signIn({ token: "t" });
+    expect(replaced).toHaveBeenCalledOnce();
+    expect([session.status, session.hasPage, session.user, await waiting]).toEqual(["unknown", false, "", !wasHeld]);
+    answer("session-1", [project("ml")]);
+    await session.signIn({ token: "t" });
+    replaced.mockClear();
+  }
+});
+
+it("nothing of a page stays after a sign-out, nor for somebody else who comes after it", async () => {
+  vi.spyOn(api, "DELETE").mockResolvedValue({ data: {}, response: new Response() } as never);
+  await session.signOut();
+  expect([session.status, session.hasPage, session.ended, session.user]).toEqual(["signed_out", false, false, ""]);
+  answerAs("token-2", {});
+  await session.load();
+  expect(replaced).toHaveBeenCalledOnce();
+});
+
+it("a covered page is not kept for longer than an hour", () => {
+  vi.useFakeTimers();
+  credentials.onSessionLost();
+  vi.advanceTimersByTime(KEPT_MS - 1);
+  expect(session.isCovered).toBe(true);
+  vi.advanceTimersByTime(1);
+  expect([session.isCovered, session.hasPage, session.ended, hold.isOn]).toEqual([false, false, true, false]);
+  vi.useRealTimers();
 });

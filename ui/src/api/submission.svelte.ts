@@ -3,7 +3,7 @@
 //! Guarantees: a second click while the first request runs does nothing; a request that may have run is repeated with the same idempotency
 //! key as long as its body is the same, so that the server executes it once.
 
-import { ProblemError, problemOf } from "./problem";
+import { afterSignIn, ProblemError, problemOf } from "./problem";
 import type { Problem } from "./types";
 
 export class Submission {
@@ -25,7 +25,7 @@ export class Submission {
       this.#key = undefined;
       return answer;
     } catch (thrown) {
-      this.problem = problemOf(thrown);
+      this.problem = afterSignIn(problemOf(thrown));
       if (!(thrown instanceof ProblemError && thrown.mayHaveRun)) this.#key = undefined;
       return undefined;
     } finally {

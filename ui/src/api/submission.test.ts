@@ -44,3 +44,14 @@ it("a refused request gets a new key", async () => {
   await submission.run({ a: 1 }, refuse);
   expect(keys[0]).not.toBe(keys[1]);
 });
+
+it("a request that a lost session refused says that nothing was done, and can be sent again", async () => {
+  const submission = new Submission();
+  const refused = { ...unreachable().problem, status: 401, code: "unauthenticated", next: "sign in again" };
+  await submission.run({}, () => Promise.reject(new ProblemError(refused)));
+  expect(submission.problem).toMatchObject({ code: "unauthenticated", next: "Send it again." });
+  expect(await submission.run({}, () => Promise.resolve("done"))).toBe("done");
+  // A refused credential is no lost session.
+  await submission.run({}, () => Promise.reject(new ProblemError({ ...refused, code: "sign_in_invalid" })));
+  expect(submission.problem?.next).toBe("sign in again");
+});

@@ -65,6 +65,7 @@ export type Role = Schemas["Role"];
 export type SealingKey = Schemas["SealingKey"];
 export type Section = Schemas["Section"];
 export type ServiceAccount = Schemas["ServiceAccount"];
+export type SessionProof = Schemas["SessionProof"];
 export type SigningKey = Schemas["SigningKey"];
 export type SigningKeyState = Schemas["SigningKeyState"];
 export type Started = Schemas["Started"];

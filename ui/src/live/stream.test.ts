@@ -1,5 +1,7 @@
 import { expect, it, vi } from "vitest";
 
+import { credentials } from "../api/client";
+import { hold } from "../api/hold";
 import type { Event } from "../api/types";
 import { EventStream, type StreamState } from "./stream";
 
@@ -65,4 +67,18 @@ it("is lost while the server is away, and live again afterwards", async () => {
   };
   const { states } = await follow([() => answer(1), away, () => answer(2)]);
   expect(states).toEqual(["connecting", "live", "lost", "lost", "live", "lost"]);
+});
+
+it("waits while nobody is signed in, and goes on after the last event in the next session", async () => {
+  let lost = 0;
+  credentials.onSessionLost = () => {
+    lost += 1;
+    hold.begin();
+    // Somebody signs in.
+    setTimeout(() => hold.end(true));
+  };
+  const refused: Step = () => Response.json({ code: "unauthenticated", detail: "ended" }, { status: 401 });
+  const { requests, seen, openings } = await follow([() => answer(41), refused, () => answer(42)]);
+  expect([seen, openings, lost]).toEqual([[41, 42], [false, true], 1]);
+  expect(requests.map((request) => request.lastId)).toEqual([null, "41", "41", "42"]);
 });

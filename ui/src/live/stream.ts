@@ -1,9 +1,10 @@
 //! Follows one event stream of the API and resumes it after the last received number.
 //!
 //! Guarantees: while [`StreamState`] is `live`, every event after the opening was delivered once and in order. `opened(false)` says that events
-//! may be missing before it: what was read earlier must be read again.
+//! may be missing before it: what was read earlier must be read again. A stream whose session ended goes on after its last event in the next
+//! session of the same person.
 
-import { authorize, inspect } from "../api/client";
+import { authorize, reading } from "../api/client";
 import type { Event } from "../api/types";
 import { messages } from "./sse";
 
@@ -67,9 +68,8 @@ export class EventStream {
   }
 
   async #follow(): Promise<void> {
-    this.#abort = new AbortController();
-    const response = await this.fetcher(this.#address(), { headers: this.#headers(), signal: this.#abort.signal });
-    await inspect(response);
+    const { signal } = (this.#abort = new AbortController());
+    const response = await reading(() => this.fetcher(this.#address(), { headers: this.#headers(), signal }), signal);
     if (response.status === 410) {
       // The events in between were removed: begin with the next new one, and let everything be read again.
       this.#last = undefined;

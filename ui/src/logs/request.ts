@@ -1,6 +1,6 @@
 //! Requests for a workload's logs, and how one continues where another ended.
 
-import { authorize, inspect } from "../api/client";
+import { authorize, reading } from "../api/client";
 import { problemFrom, unreachable } from "../api/problem";
 import type { WorkloadLogLine } from "../api/types";
 import { jsonLines } from "./ndjson";
@@ -79,11 +79,12 @@ export async function* readLogs(
 export async function* readDocuments(address: string, signal: AbortSignal): AsyncGenerator<unknown[]> {
   const headers = new Headers({ accept: "application/x-ndjson" });
   authorize(headers, "GET");
-  const response = await fetch(address, { headers, signal }).catch((thrown: unknown) => {
-    if (signal.aborted) throw thrown;
-    throw unreachable();
-  });
-  await inspect(response);
+  const send = (): Promise<Response> =>
+    fetch(address, { headers, signal }).catch((thrown: unknown) => {
+      if (signal.aborted) throw thrown;
+      throw unreachable();
+    });
+  const response = await reading(send, signal);
   if (!response.ok || response.body === null) {
     const body: unknown = await response.json().catch(() => undefined);
     throw problemFrom(body, response);

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
 import type { Problem } from "../api/types";
-import { entryOf, errorText, isShownAtFields, namesShown } from "./refusals";
+import { entryOf, errorTexts, isShownBy, notShownBy } from "./refusals";
 
 const PROBLEM: Problem = {
   type: "/docs/errors/placement_invalid",
@@ -19,24 +19,24 @@ const PROBLEM: Problem = {
 };
 
 it("each error is at its field, with the part that it is about", () => {
-  expect(errorText(PROBLEM, "server_allocation_id")).toBe("gpu-1 is already used. Choose another");
-  expect(errorText(PROBLEM, "agent_allocation_ids")).toBe("entry 2: gpu-2 is unreachable");
-  expect(errorText(PROBLEM, "member")).toBe("this is required");
-  expect(errorText(PROBLEM, "node_labels")).toBe("rack: this must be a string");
-  expect(errorText(PROBLEM, "agent")).toBeUndefined();
+  expect(errorTexts(PROBLEM, "server_allocation_id")).toEqual(["gpu-1 is already used. Choose another"]);
+  expect(errorTexts(PROBLEM, "agent_allocation_ids")).toEqual(["entry 2: gpu-2 is unreachable"]);
+  expect(errorTexts(PROBLEM, "member")).toEqual(["this is required"]);
+  expect(errorTexts(PROBLEM, "node_labels")).toEqual(["rack: this must be a string"]);
+  expect(errorTexts(PROBLEM, "agent")).toEqual([]);
   expect(entryOf("agent_allocation_ids[1]", "agent_allocation_ids")).toBe(1);
 });
 
 it("a problem without single errors is at its own field", () => {
   const { errors: _, ...own } = { ...PROBLEM, field: "name", detail: "train exists" };
-  expect(errorText(own, "name")).toBe("train exists");
-  expect(isShownAtFields(own, ["name"])).toBe(true);
-  expect(isShownAtFields(own, ["version"])).toBe(false);
+  expect(errorTexts(own, "name")).toEqual(["train exists"]);
+  expect(isShownBy(own, ["name"])).toBe(true);
+  expect(isShownBy(own, ["version"])).toBe(false);
 });
 
 it("what no field shows is left for the box", () => {
   const keys = ["server_allocation_id", "agent_allocation_ids", "member"];
-  expect(namesShown(PROBLEM, keys)).toHaveLength(3);
-  expect(isShownAtFields(PROBLEM, keys)).toBe(false);
-  expect(isShownAtFields(PROBLEM, [...keys, "node_labels"])).toBe(true);
+  expect(notShownBy(PROBLEM, keys).map(({ field }) => field)).toEqual(["node_labels.rack"]);
+  expect(isShownBy(PROBLEM, keys)).toBe(false);
+  expect(isShownBy(PROBLEM, [...keys, "node_labels"])).toBe(true);
 });

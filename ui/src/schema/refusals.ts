@@ -1,6 +1,6 @@
 //! Finds the errors of a refused request that concern a field of a form, also those about one entry of a list.
 
-import type { Problem } from "../api/types";
+import type { Problem, ProblemReason } from "../api/types";
 import { sentenceCase } from "../text/plain";
 
 /** The part of a field's name below `key`: `[1]` of `agent_allocation_ids[1]`; `undefined` for another field. */
@@ -30,27 +30,23 @@ export function refusalsOf(problem: Problem | undefined, key: string): Refusal[]
   return isOwn ? [{ field: problem.field ?? key, text: sentence(problem) }] : [];
 }
 
-/** The errors about `key` in one text for its field; an error about a part names the part. */
-export function errorText(problem: Problem | undefined, key: string): string | undefined {
-  const texts = refusalsOf(problem, key).map(({ field, text }) => {
+/** The errors about `key` for its field; an error about a part names the part. */
+export function errorTexts(problem: Problem | undefined, key: string): string[] {
+  return refusalsOf(problem, key).map(({ field, text }) => {
     const entry = entryOf(field, key);
     const part = entry === undefined ? (below(field, key) ?? "").replace(/^\./, "") : `entry ${entry + 1}`;
     return part === "" ? text : `${part}: ${text}`;
   });
-  return texts.length === 0 ? undefined : texts.join(". ");
 }
 
-/** Names in a problem that the fields of a form show: `ProblemBox` leaves these out. */
-export function namesShown(problem: Problem | undefined, keys: readonly string[]): string[] {
-  return (problem?.errors ?? [])
-    .map((reason) => reason.field)
-    .filter((named) => keys.some((key) => below(named, key) !== undefined));
+/** The reasons of a problem that none of these fields shows. */
+export function notShownBy(problem: Problem, keys: readonly string[]): ProblemReason[] {
+  return (problem.errors ?? []).filter((reason) => keys.every((key) => below(reason.field, key) === undefined));
 }
 
-/** True if fields of the form show everything that a problem says. */
-export function isShownAtFields(problem: Problem, keys: readonly string[]): boolean {
-  const errors = problem.errors ?? [];
-  if (errors.length > 0) return namesShown(problem, keys).length === errors.length;
+/** True if these fields show everything that a problem says. */
+export function isShownBy(problem: Problem, keys: readonly string[]): boolean {
+  if ((problem.errors ?? []).length > 0) return notShownBy(problem, keys).length === 0;
   return typeof problem.field === "string" && keys.some((key) => refusalsOf(problem, key).length > 0);
 }
 

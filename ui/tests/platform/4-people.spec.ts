@@ -1,7 +1,27 @@
 //! Several people, their rights, and the end of their sessions.
 
-import { PROJECT } from "../platform.ts";
+import type { BrowserContext, Page } from "@playwright/test";
+
+import { type Platform, PROJECT } from "../platform.ts";
 import { expect, test } from "../signed-in.ts";
+
+/** Revokes the session of a browser, and waits until its page has learned it by itself: its stream of events ends with the session. */
+async function revoke(page: Page, context: BrowserContext, platform: Platform): Promise<void> {
+  const session = (await (await context.request.get(`${platform.url}/api/v1/session`)).json()) as {
+    id: string;
+    csrf: string;
+  };
+  const headers = { "x-gpuaas-csrf": session.csrf, "sec-fetch-site": "same-origin" };
+  const revoked = await context.request.delete(`${platform.url}/api/v1/sessions/${session.id}`, { headers });
+  expect(revoked.status()).toBeLessThan(300);
+  await expect(page.getByRole("heading", { level: 1, name: "Sign in" })).toBeVisible({ timeout: 20_000 });
+  await expect(page.getByText(/Your session ended/)).toBeVisible();
+}
+
+async function signInByToken(page: Page, token: string): Promise<void> {
+  await page.getByLabel("Token, or a whole sign-in link").fill(token);
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+}
 
 test("a one-time link signs in once and leaves the address bar", async ({
   page,
@@ -73,18 +93,63 @@ test("a session that is revoked leads to the sign-in and back to the same place"
   const page = await open("/workloads/train/events");
   await page.getByRole("heading", { level: 1, name: "train" }).waitFor();
   const address = page.url();
-  const session = (await (await context.request.get(`${platform.url}/api/v1/session`)).json()) as {
-    id: string;
-    csrf: string;
-  };
-  const headers = { "x-gpuaas-csrf": session.csrf, "sec-fetch-site": "same-origin" };
-  const revoked = await context.request.delete(`${platform.url}/api/v1/sessions/${session.id}`, { headers });
-  expect(revoked.status()).toBeLessThan(300);
-  // The stream of events ends with the session, so the page learns it by itself.
-  await expect(page.getByRole("heading", { level: 1, name: "Sign in" })).toBeVisible({ timeout: 20_000 });
-  await expect(page.getByText(/Your session ended/)).toBeVisible();
-  await page.getByLabel(/^Token/).fill(platform.running.token);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await revoke(page, context, platform);
+  await signInByToken(page, platform.running.token);
   await expect(page.getByRole("heading", { level: 1, name: "train" })).toBeVisible();
   expect(page.url()).toBe(address);
+});
+
+test("a dialog outlives a revoked session with what was typed, and is sent once in the next one", async ({
+  open,
+  context,
+  platform,
+  console,
+}) => {
+  console.expect(/\/api\/v1\//);
+  const page = await open("/access");
+  let posted = 0;
+  page.on("request", (request) => {
+    const isCreation = request.method() === "POST" && new URL(request.url()).pathname === "/api/v1/tokens";
+    posted += isCreation ? 1 : 0;
+  });
+  await page.getByRole("button", { name: "Create a token" }).click();
+  const dialog = page.getByRole("dialog", { name: "Create a token" });
+  await dialog.getByLabel("Name", { exact: true }).fill("outlives");
+  await revoke(page, context, platform);
+  await signInByToken(page, platform.running.token);
+  await expect(dialog).toBeVisible();
+  await expect(dialog.getByLabel("Name", { exact: true })).toHaveValue("outlives");
+  await dialog.getByRole("button", { name: "Create", exact: true }).click();
+  await expect(page.getByText("This token is shown only now.")).toBeVisible();
+  expect(posted).toBe(1);
+  const { items } = (await platform.take("GET", `/api/v1/tokens?project=${PROJECT}`)) as {
+    items: { id: string; name: string }[];
+  };
+  const made = items.filter(({ name }) => name === "outlives");
+  expect(made).toHaveLength(1);
+  for (const { id } of made) await platform.take("DELETE", `/api/v1/tokens/${id}`);
+});
+
+test("a session that is ended in one browser signs out the other", async ({
+  page,
+  person,
+  platform,
+  signIn,
+  console,
+}) => {
+  console.expect(/\/api\/v1\//);
+  await signIn("project-member");
+  const other = await person("project-member");
+  await other.goto(`${platform.url}/workloads?project=${PROJECT}`);
+  await other.getByRole("link", { name: "train", exact: true }).waitFor();
+  await page.goto(`${platform.url}/sessions?project=${PROJECT}`);
+  const end = page.getByRole("button", { name: /^End the session of / });
+  await end.click();
+  const dialog = page.getByRole("dialog", { name: "End this session" });
+  await expect(dialog.getByRole("group", { name: "command" })).toHaveText(/^gpuaas session revoke [0-9a-f-]{36}$/);
+  await dialog.getByRole("button", { name: "End the session", exact: true }).click();
+  await expect(dialog).toBeHidden();
+  await expect(end).toHaveCount(0);
+  await expect(other.getByRole("heading", { level: 1, name: "Sign in" })).toBeVisible();
+  await expect(page.getByRole("heading", { level: 1, name: "My sessions" })).toBeVisible();
 });

@@ -1,12 +1,14 @@
 //! One's own browser sessions.
 
 import { api, take } from "../../api/client";
+import { session } from "../../api/session.svelte";
 import type { BrowserSession } from "../../api/types";
 import type { LiveSource } from "../../live/live.svelte";
 
 export function ownSessions(): LiveSource<BrowserSession[]> {
   return {
-    key: "own sessions",
+    // After a new sign-in, another one is the present one.
+    key: `own sessions ${session.id ?? ""}`,
     load: async (signal) => {
       const { items } = await take(api.GET("/api/v1/sessions", { signal }));
       return [...items].sort((a, b) => Number(b.current) - Number(a.current) || compareUse(a, b));

@@ -1,0 +1,26 @@
+import { expect, it } from "vitest";
+
+import { Hold } from "./hold";
+
+it("what waits goes on after the hold, or is given up", async () => {
+  const hold = new Hold();
+  expect(await hold.over()).toBe(true);
+  hold.begin();
+  const waiting = hold.over();
+  hold.begin();
+  hold.end(true);
+  expect([await waiting, hold.isOn, hold.round]).toEqual([true, false, 1]);
+  hold.begin();
+  const given = hold.over();
+  hold.end(false);
+  expect([await given, hold.round]).toEqual([false, 2]);
+});
+
+it("a request that is aborted waits no longer", async () => {
+  const hold = new Hold();
+  hold.begin();
+  const abort = new AbortController();
+  const waiting = hold.over(abort.signal);
+  abort.abort();
+  expect([await waiting, await hold.over(abort.signal), hold.isOn]).toEqual([false, false, true]);
+});

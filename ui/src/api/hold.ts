@@ -1,0 +1,46 @@
+//! What a page reads waits while the sign-in covers it.
+//!
+//! Guarantees: a page whose session ended sends nothing until the same person has signed in, and then goes on with what it was reading; after
+//! another person has signed in, nothing that it asked for is sent any more.
+
+export class Hold {
+  #waiting: Set<(goesOn: boolean) => void> | undefined;
+  /** Counts the holds that are over: a refusal of a request from before one says nothing about the present session. */
+  round = 0;
+
+  get isOn(): boolean {
+    return this.#waiting !== undefined;
+  }
+
+  begin(): void {
+    this.#waiting ??= new Set();
+  }
+
+  /** Lets those that wait go on, or gives them up. */
+  end(goesOn: boolean): void {
+    const waiting = this.#waiting;
+    if (waiting === undefined) return;
+    this.#waiting = undefined;
+    this.round += 1;
+    waiting.forEach((settle) => settle(goesOn));
+  }
+
+  /** Waits until nothing is held. False if the request is given up. */
+  over(signal?: AbortSignal): Promise<boolean> {
+    const waiting = this.#waiting;
+    if (waiting === undefined) return Promise.resolve(true);
+    if (signal?.aborted) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const aborted = (): void => settle(false);
+      const settle = (goesOn: boolean): void => {
+        waiting.delete(settle);
+        signal?.removeEventListener("abort", aborted);
+        resolve(goesOn);
+      };
+      waiting.add(settle);
+      signal?.addEventListener("abort", aborted);
+    });
+  }
+}
+
+export const hold = new Hold();
