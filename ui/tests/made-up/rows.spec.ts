@@ -136,3 +136,15 @@ test("the middle of a long list violates no rule of WCAG", async ({ page, serve 
   await expect.poll(() => isCovered(page)).toBe(true);
   expect(await violations(page)).toEqual([]);
 });
+
+test("rows are where the window is when it grows, and when something above the list does", async ({ page, serve }) => {
+  await page.setViewportSize({ width: 1280, height: 400 });
+  await openList(page, serve);
+  await page.evaluate(() => window.scrollTo(0, 6_000));
+  await expect.poll(() => isCovered(page)).toBe(true);
+  await page.setViewportSize({ width: 1280, height: 2_000 });
+  await expect.poll(() => isCovered(page)).toBe(true);
+  await page.evaluate(() => document.querySelector("h1")?.style.setProperty("padding-bottom", "3000px"));
+  await expect.poll(() => isCovered(page)).toBe(true);
+  expect(await rows(page).count()).toBeLessThanOrEqual(ROWS_MAX);
+});
