@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { nextSort, RENDERED_MAX, rowAfterKey, sorted, visibleRows } from "./rows";
+import { nextSort, RENDERED_MAX, rowAfterKey, Slots, sorted, visibleRows, withGaps } from "./rows";
 
 describe("visibleRows", () => {
   it("shows all rows of a short table", () => expect(visibleRows(200, 39, 0, 700)).toEqual({ from: 0, to: 200 }));
@@ -14,6 +14,93 @@ describe("visibleRows", () => {
         expect(to).toBeGreaterThanOrEqual(Math.min(10_000, Math.ceil((top + height) / 39)));
       }
     }
+  });
+});
+
+describe("Slots", () => {
+  interface Node {
+    name: string;
+  }
+
+  const nodes = Array.from({ length: 300 }, (_, number): Node => ({ name: `gpu-${number}` }));
+  const id = (node: Node): string => node.name;
+  const slice = { from: 50, to: 90 };
+
+  function placed(held?: string) {
+    const slots = new Slots<Node>();
+    const before = slots.place(nodes, slice, { id, reuse: true });
+    const slotOf = (name: string) => before.find(({ row }) => row.name === name)?.slot;
+    return { slots, before, slotOf, now: { id, held: held === undefined ? undefined : slotOf(held), reuse: true } };
+  }
+
+  it("uses the elements of rows that leave for those that enter, and changes nothing else", () => {
+    const { slots, before, now } = placed();
+    const after = slots.place(nodes, { from: 53, to: 93 }, now);
+    expect(after.slice(0, 37)).toEqual(before.slice(3));
+    expect(after.slice(0, 37).every((line, place) => line === before[place + 3])).toBe(true);
+    expect(after.slice(37).map(({ row }) => row.name)).toEqual(["gpu-90", "gpu-91", "gpu-92"]);
+    expect(after.slice(37).map(({ slot }) => slot)).toEqual(before.slice(0, 3).map(({ slot }) => slot));
+  });
+
+  it("keeps a row in its element when rows are added and removed above it and it gets other values", () => {
+    const { slots, slotOf, now } = placed();
+    const changed = nodes.map((node) => (node.name === "gpu-60" ? { ...node } : node));
+    const added = [{ name: "gpu-a" }, { name: "gpu-b" }, ...changed];
+    for (const rows of [added, changed.slice(5), changed.filter(({ name }) => name !== "gpu-55")]) {
+      const line = slots.place(rows, slice, now).find(({ row }) => row.name === "gpu-60");
+      expect(line?.slot).toBe(slotOf("gpu-60"));
+      expect(line?.row).toBe(changed[60]);
+      expect(line?.index).toBe(rows.findIndex(({ name }) => name === "gpu-60"));
+    }
+  });
+
+  it("keeps the row that has the focus in the page, at its place, wherever the window and the row are", () => {
+    const { slots, slotOf, now } = placed("gpu-60");
+    const at = (rows: Node[], from: number) => slots.place(rows, { from, to: from + 40 }, now);
+    expect(at(nodes, 200)[0]).toEqual({ slot: slotOf("gpu-60"), row: nodes[60], index: 60 });
+    expect(at([{ name: "gpu-a" }, ...nodes], 200)[0]).toMatchObject({ slot: slotOf("gpu-60"), index: 61 });
+    expect(at(nodes, 0).at(-1)).toMatchObject({ slot: slotOf("gpu-60"), index: 60 });
+    expect(at(nodes, 0)).toHaveLength(41);
+    expect(at(nodes, 55)).toHaveLength(40);
+  });
+
+  it("shows nothing else in the element with the focus when its row was removed", () => {
+    const { slots, slotOf, now } = placed("gpu-60");
+    const left = nodes.filter(({ name }) => name !== "gpu-60");
+    for (const from of [50, 53, 200])
+      expect(slots.place(left, { from, to: from + 40 }, now).map(({ slot }) => slot)).not.toContain(slotOf("gpu-60"));
+  });
+
+  it("gives every row of a short table an element of its own", () => {
+    const slots = new Slots<Node>();
+    const few = nodes.slice(0, 3);
+    const before = slots.place(few, { from: 0, to: 3 }, { id, reuse: false });
+    const after = slots.place(
+      [few[0], few[2], { name: "gpu-new" }] as Node[],
+      { from: 0, to: 3 },
+      { id, reuse: false },
+    );
+    expect(after[0]).toBe(before[0]);
+    expect(after[1]?.slot).toBe(before[2]?.slot);
+    expect(before.map(({ slot }) => slot)).not.toContain(after[2]?.slot);
+  });
+});
+
+describe("withGaps", () => {
+  const lines = (...indexes: number[]) => indexes.map((index) => ({ slot: index, row: `gpu-${index}`, index }));
+  const shape = (indexes: number[], count: number) =>
+    withGaps(lines(...indexes), count).map((line) => ("omitted" in line ? `${line.omitted} omitted` : line.index));
+
+  it("stands for the rows that are not in the page", () => {
+    expect(shape([0, 1, 2], 3)).toEqual([0, 1, 2]);
+    expect(shape([4, 5], 10)).toEqual(["4 omitted", 4, 5, "4 omitted"]);
+    expect(shape([1, 6, 7], 10)).toEqual(["1 omitted", 1, "4 omitted", 6, 7, "2 omitted"]);
+    expect(shape([0, 1, 9], 10)).toEqual([0, 1, "7 omitted", 9]);
+  });
+
+  it("has elements of its own", () => {
+    const slots = withGaps(lines(1, 6, 7), 10).map(({ slot }) => slot);
+    expect(new Set(slots).size).toBe(slots.length);
   });
 });
 
@@ -41,4 +128,7 @@ it("keys move between rows and stop at the ends", () => {
   expect(rowAfterKey("ArrowUp", 4, 5)).toBe(3);
   expect(rowAfterKey("End", 0, 10_000)).toBe(9_999);
   expect(rowAfterKey("a", 0, 5)).toBeUndefined();
+  // Row 4 was removed.
+  const moves = ["ArrowDown", "ArrowUp", "PageDown", "PageUp"].map((key) => rowAfterKey(key, 3.5, 20));
+  expect(moves).toEqual([4, 3, 13, 0]);
 });

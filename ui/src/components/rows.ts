@@ -1,4 +1,4 @@
-//! Which rows of a long table exist in the page, how a table is sorted, and where the arrow keys go.
+//! Which rows of a long table exist in the page and which elements show them, how a table is sorted, and where the arrow keys go.
 
 import { compareNames } from "../text/order";
 
@@ -22,6 +22,91 @@ export function visibleRows(count: number, rowHeight: number, top: number, heigh
   const first = Math.floor(top / rowHeight) - OVERSCAN;
   const from = Math.max(0, Math.min(count - wanted, first));
   return { from, to: Math.min(count, from + wanted) };
+}
+
+/** A row in the page. */
+export interface Line<T> {
+  /** The row element that shows it. */
+  slot: number;
+  row: T;
+  /** Its place in the whole list. */
+  index: number;
+}
+
+/** An empty row as tall as the rows that it stands for, which are not in the page. */
+export interface Gap {
+  /** Below zero: no row of the list has it. */
+  slot: number;
+  omitted: number;
+}
+
+export interface Placing<T> {
+  /** Identity of a row, which stays when the API lists it with other values. */
+  id: (row: T) => string;
+  /** The slot in which the focus is. */
+  held?: number | undefined;
+  /** Uses the elements of rows that leave the page for those that enter it. Without, every row that enters gets an element of its own. */
+  reuse: boolean;
+}
+
+/**
+ * Decides which row element shows which row.
+ *
+ * Guarantees: a row keeps its element while it is in the page, whatever happens to the rows around it; the row that has the focus stays in
+ * the page while it is in the list; an element with the focus never shows another row.
+ */
+export class Slots<T> {
+  #lines: Line<T>[] = [];
+  #unused = 0;
+
+  /** The rows of a slice, and the one that has the focus, in the order of the list. A line that did not change is the same object as before. */
+  place(rows: readonly T[], slice: Slice, { id, held, reuse }: Placing<T>): Line<T>[] {
+    const wanted = this.#wanted(rows, slice, id, held);
+    const leaving = new Map(this.#lines.map((line) => [id(line.row), line]));
+    const olds = wanted.map((index) => {
+      const key = id(rows[index] as T);
+      const old = leaving.get(key);
+      leaving.delete(key);
+      return old;
+    });
+    // A row that was removed while it had the focus takes its element along.
+    const free = reuse ? [...leaving.values()].map(({ slot }) => slot).filter((slot) => slot !== held) : [];
+    this.#lines = wanted.map((index, place) => {
+      const [row, old] = [rows[index] as T, olds[place]];
+      if (old !== undefined) return old.row === row && old.index === index ? old : { slot: old.slot, row, index };
+      return { slot: free.shift() ?? this.#unused++, row, index };
+    });
+    return this.#lines;
+  }
+
+  #wanted(rows: readonly T[], { from, to }: Slice, id: (row: T) => string, held: number | undefined): number[] {
+    const indexes = Array.from({ length: to - from }, (_, place) => from + place);
+    const holder = this.#lines.find((line) => line.slot === held);
+    if (holder === undefined) return indexes;
+    const key = id(holder.row);
+    const isInPlace = holder.index < rows.length && id(rows[holder.index] as T) === key;
+    const index = isInPlace ? holder.index : rows.findIndex((row) => id(row) === key);
+    if (index >= 0 && index < from) return [index, ...indexes];
+    return index < to ? indexes : [...indexes, index];
+  }
+}
+
+/** The lines, and gaps instead of the rows between them, so that each is where it would be if all rows were in the page. */
+export function withGaps<T>(lines: readonly Line<T>[], count: number): (Line<T> | Gap)[] {
+  const all: (Line<T> | Gap)[] = [];
+  let next = 0;
+  for (const line of lines) {
+    if (line.index > next) all.push(gap(next, line.index, count));
+    all.push(line);
+    next = line.index + 1;
+  }
+  if (next < count) all.push(gap(next, count, count));
+  return all;
+}
+
+/** The gaps above and below all rows keep their elements, too. */
+function gap(from: number, to: number, count: number): Gap {
+  return { slot: from === 0 ? -1 : to === count ? -2 : -3, omitted: to - from };
 }
 
 export interface Sort {
@@ -53,7 +138,7 @@ export function nextSort(sort: Sort | undefined, column: string): Sort | undefin
   return sort.descending ? undefined : { column, descending: true };
 }
 
-/** The row that a key moves to, or `undefined` for other keys. */
+/** The row that a key moves to, or `undefined` for other keys. From 4.5, which is between two rows, it moves to row 4 or 5. */
 export function rowAfterKey(key: string, row: number, count: number, page = 10): number | undefined {
   const moves: Record<string, number> = {
     ArrowDown: row + 1,
@@ -64,5 +149,6 @@ export function rowAfterKey(key: string, row: number, count: number, page = 10):
     End: count - 1,
   };
   const to = moves[key];
-  return to === undefined ? undefined : Math.max(0, Math.min(count - 1, to));
+  if (to === undefined) return undefined;
+  return Math.max(0, Math.min(count - 1, to > row ? Math.floor(to) : Math.ceil(to)));
 }

@@ -1,6 +1,6 @@
 //! What a person waits for, and what a long list costs the browser. Writes `figures.json`, which `cargo xtask bench ui` prints.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 import type { Page } from "@playwright/test";
@@ -10,6 +10,7 @@ import { PROJECT } from "../platform.ts";
 import { output } from "../settings.ts";
 import { test } from "../signed-in.ts";
 import { CATEGORIES, isInstalled, scoresOf } from "./scores.ts";
+import { framesOf, partsOf, total } from "./trace.ts";
 
 interface Figure {
   what: string;
@@ -156,7 +157,11 @@ test("a list of 10,000 rows", async ({ page }) => {
       gc?.();
       return (performance as unknown as { memory: { usedJSHeapSize: number } }).memory.usedJSHeapSize;
     });
-    const frames = mainThread(join(output, "scroll.json"));
+    const work = framesOf(join(output, "scroll.json"));
+    const frames = work.map(total);
+    const slow = work.filter((frame) => total(frame) >= percentile(frames, 95));
+    process.stdout.write(`main-thread work a frame, mean: ${partsOf(work)}\n`);
+    process.stdout.write(`main-thread work of the slowest frames, mean: ${partsOf(slow)}\n`);
     figures.push(
       {
         what: `${ROWS} rows, main-thread work a frame while scrolling, p50`,
@@ -184,36 +189,4 @@ async function scroll(page: Page): Promise<void> {
       await new Promise(requestAnimationFrame);
     }
   }, FRAMES);
-}
-
-interface TraceEvent {
-  name: string;
-  ph: string;
-  ts: number;
-  dur?: number;
-  /** Time on the processor: a busy machine does not count. */
-  tdur?: number;
-  pid: number;
-  tid: number;
-  args?: { name?: string };
-}
-
-/** Milliseconds of tasks of the page's main thread between the beginnings of frames. */
-function mainThread(file: string): number[] {
-  const { traceEvents } = JSON.parse(readFileSync(file, "utf8")) as { traceEvents: TraceEvent[] };
-  const mains = traceEvents.filter(({ name, args }) => name === "thread_name" && args?.name === "CrRendererMain");
-  const counts = mains.map(({ pid, tid }) => {
-    const own = traceEvents.filter((event) => event.pid === pid && event.tid === tid);
-    return { own, frames: own.filter(({ name }) => name === "FireAnimationFrame").map(({ ts }) => ts) };
-  });
-  // The page that scrolled has the most frames; a new tab has a renderer of its own.
-  const busiest = counts.sort((a, b) => b.frames.length - a.frames.length)[0];
-  if (busiest === undefined) return [];
-  const tasks = busiest.own.filter(({ name, ph }) => ph === "X" && name.endsWith("RunTask"));
-  const frames = busiest.frames.sort((a, b) => a - b);
-  return frames.slice(1).map((end, index) => {
-    const begin = frames[index] ?? end;
-    const inside = tasks.filter(({ ts }) => ts >= begin && ts < end);
-    return inside.reduce((sum, { tdur, dur = 0 }) => sum + (tdur ?? dur), 0) / 1_000;
-  });
 }
