@@ -11,6 +11,7 @@ async function follow(steps: Step[]) {
   const seen: number[] = [];
   const states: StreamState[] = [];
   const openings: boolean[] = [];
+  let heard = 0;
   const stream: EventStream = new EventStream(
     "research",
     {
@@ -18,6 +19,7 @@ async function follow(steps: Step[]) {
         states.push(state);
         if (state === "lost") queueMicrotask(() => stream.retry());
       },
+      heard: () => (heard += 1),
       opened: (complete) => openings.push(complete),
       events: (events: Event[]) => seen.push(...events.map((event) => event.sequence)),
     },
@@ -33,7 +35,7 @@ async function follow(steps: Step[]) {
     },
   );
   await stream.run();
-  return { requests, seen, states, openings };
+  return { requests, seen, states, openings, heard };
 }
 
 function answer(...sequences: number[]): Response {
@@ -65,4 +67,9 @@ it("is lost while the server is away, and live again afterwards", async () => {
   };
   const { states } = await follow([() => answer(1), away, () => answer(2)]);
   expect(states).toEqual(["connecting", "live", "lost", "lost", "live", "lost"]);
+});
+
+it("a comment says that nothing is missing until now, too", async () => {
+  const { heard, seen } = await follow([() => new Response(": alive\n\n")]);
+  expect([heard, seen]).toEqual([2, []]);
 });
