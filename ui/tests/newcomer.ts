@@ -1,7 +1,7 @@
 //! A machine that is not yet a node: a sandbox whose agent enrolls with the command that the shell shows.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
 import { type Platform, until } from "./platform.ts";
@@ -24,6 +24,8 @@ export class Newcomer {
     if (string === undefined) throw new Error(`no enrollment string in: ${command}`);
     const gpuaas = required("UI_PROGRAM", program);
     const root = join(platform.folder, "newcomer");
+    // Another machine than the newcomer of an earlier test.
+    rmSync(root, { recursive: true, force: true });
     const put = (path: string, text: string): void => {
       mkdirSync(join(root, dirname(path)), { recursive: true });
       writeFileSync(join(root, path), text, { mode: 0o600 });
