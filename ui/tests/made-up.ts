@@ -13,6 +13,10 @@ export interface Settings {
   /** What the server's clock is ahead, in milliseconds. */
   clockMs?: number;
   signedIn?: boolean;
+  /** A platform on which nothing exists, or one with projects and nothing else. */
+  empty?: "platform" | "project";
+  /** The session of a viewer, instead of the platform's administrator. */
+  readOnly?: boolean;
   /** Lines of each workload's log, of about 200 bytes each. */
   journalLines?: number;
   /** Lines a second that a followed log gets. */
@@ -40,6 +44,8 @@ export class MadeUp {
         RATE: String(settings.rate ?? 0.2),
         CLOCK_MS: String(settings.clockMs ?? 0),
         SIGNED_IN: settings.signedIn === false ? "0" : "1",
+        EMPTY: settings.empty ?? "",
+        READ_ONLY: settings.readOnly === true ? "1" : "0",
         JOURNAL_LINES: String(settings.journalLines ?? 3_000),
         LOG_RATE: String(settings.logRate ?? 2),
       },

@@ -24,7 +24,7 @@ export class Newcomer {
     if (string === undefined) throw new Error(`no enrollment string in: ${command}`);
     const gpuaas = required("UI_PROGRAM", program);
     const root = join(platform.folder, "newcomer");
-    // It is another machine than that of a test before.
+    // Another machine than the newcomer of an earlier test.
     rmSync(root, { recursive: true, force: true });
     const put = (path: string, text: string): void => {
       mkdirSync(join(root, dirname(path)), { recursive: true });

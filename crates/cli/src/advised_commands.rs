@@ -1,11 +1,14 @@
-//! Tests that every command exists that an error, a NEXT or an error page shows.
+//! Tests that every command exists that an error, a NEXT, an error page or the workload shell shows.
 //!
 //! In texts of the source a command ends at punctuation or at the first word that cannot belong to it; in an error page it is a code span.
 //! NAME and {name} stand for values; their type is not checked, their number is.
 
 use std::{fs, path::Path};
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{
+    Arg,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use regex::Regex;
 
 use crate::help;
@@ -17,6 +20,8 @@ const NO_COMMANDS: [&str; 4] =
     ["gpuaas authentication of records", "gpuaas documented`", "gpuaas id of sealing key", "gpuaas {version}"];
 /// Verbs of kubectl that error pages use.
 const KUBECTL_VERBS: [&str; 5] = ["delete", "describe", "edit", "get", "scale"];
+/// The lines that the workload shell shows, each behind the source that has it. The shell's own tests keep the list current.
+const SHELL_LINES: &str = "ui/src/text/commands.golden";
 /// Flags of install.sh.
 const INSTALL_FLAGS: [&str; 2] = ["--uninstall", "--force"];
 
@@ -106,6 +111,42 @@ fn refusal(words: &[String]) -> Option<String> {
         .then(|| format!("gpuaas {}: {}", words.join(" "), error.to_string().lines().next().unwrap_or_default()))
 }
 
+/// Returns the words of a line of the shell, up to a redirection. No value in these lines contains a blank.
+fn shell_words(line: &str) -> Vec<String> {
+    line.split(' ').take_while(|word| *word != ">").map(|word| word.trim_matches('\'').to_owned()).collect()
+}
+
+/// Returns why a placeholder misleads: it names another value than the one that the command line takes there. After a flag, the flag's own
+/// name is right, too.
+fn misnamed(words: &[String]) -> Option<String> {
+    let mut whole = help::command();
+    whole.build();
+    let (mut command, mut flag): (_, Option<&Arg>) = (&whole, None);
+    let mut positionals = command.get_positionals();
+    for word in words {
+        let taken = if let Some(flag) = flag.take() {
+            Some(flag)
+        } else if let Some(below) = command.find_subcommand(word) {
+            command = below;
+            positionals = command.get_positionals();
+            None
+        } else if let Some(long) = word.strip_prefix("--") {
+            let mut all = command.get_arguments();
+            flag = all.find(|of| of.get_long() == Some(long) && of.get_action().takes_values());
+            None
+        } else {
+            positionals.next()
+        };
+        let Some(taken) = taken.filter(|_| word.chars().all(|of| of.is_ascii_uppercase())) else { continue };
+        let names = taken.get_value_names().unwrap_or_default().iter().map(|name| name.as_str().to_owned());
+        let names: Vec<String> = names.chain(taken.get_long().map(str::to_uppercase)).collect();
+        if !names.contains(word) {
+            return Some(format!("gpuaas {}: {word} stands for {}", words.join(" "), names.join(" or ")));
+        }
+    }
+    None
+}
+
 /// Returns whether the arguments of kubectl begin with a verb, after the namespace if there is one.
 fn is_kubectl_verb(arguments: &[String]) -> bool {
     let verb = match arguments {
@@ -169,6 +210,28 @@ fn every_command_in_an_error_page_is_accepted() {
         }
     }
     assert!(pages.len() > 100 && wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_line_of_the_shell_is_accepted() {
+    let list = fs::read_to_string(root().join(SHELL_LINES)).expect("the list of lines");
+    let mut wrong = Vec::new();
+    for line in list.lines() {
+        let (source, command) = line.split_once(": gpuaas ").expect("a source and its line");
+        let words = shell_words(command);
+        wrong.extend(refusal(&words).or_else(|| misnamed(&words)).map(|refused| format!("{source}: {refused}")));
+    }
+    assert!(list.lines().count() > 50 && wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn placeholders_of_other_values_are_found() {
+    for right in ["artifact import rke2 SOURCE --signature FILE", "node reset NODE --force --reason REASON > file"] {
+        assert_eq!(misnamed(&shell_words(right)), None, "{right}");
+    }
+    for wrong in ["artifact import APP VERSION", "node show NAME", "allocation create --node PROJECT"] {
+        assert!(misnamed(&shell_words(wrong)).is_some(), "{wrong}");
+    }
 }
 
 #[test]

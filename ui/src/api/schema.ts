@@ -343,7 +343,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists nodes. */
+        /**
+         * Lists nodes.
+         * @description `counts` has the number of all nodes by connectivity.
+         */
         get: operations["list_nodes"];
         put?: never;
         /**

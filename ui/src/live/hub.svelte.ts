@@ -15,8 +15,10 @@ export interface Follower {
 
 class ScopeStream {
   state = $state<StreamState>("connecting");
-  /** When the last event or the opening was received, by the server's clock. */
+  /** Until when no event is missing, by the server's clock; `undefined` while the stream is not lost. */
   lostSince = $state<number>();
+  /** When the server last sent something. */
+  #heard: number | undefined;
   readonly followers = new Set<Follower>();
   #stream: EventStream | undefined;
 
@@ -24,6 +26,7 @@ class ScopeStream {
     this.close();
     const stream = new EventStream(project, {
       state: (state) => this.#changed(state),
+      heard: () => (this.#heard = clock.now()),
       opened: (complete) => this.#opened(complete),
       events: (events) => this.followers.forEach((follower) => follower.events(events)),
     });
@@ -36,6 +39,7 @@ class ScopeStream {
     this.#stream = undefined;
     this.state = "connecting";
     this.lostSince = undefined;
+    this.#heard = undefined;
   }
 
   get isOpen(): boolean {
@@ -48,7 +52,7 @@ class ScopeStream {
 
   #changed(state: StreamState): void {
     this.state = state;
-    if (state === "lost") this.lostSince ??= clock.now();
+    if (state === "lost") this.lostSince ??= this.#heard ?? clock.now();
     else this.lostSince = undefined;
   }
 

@@ -1,6 +1,7 @@
 //! What a page reads from the API, kept current by events.
 
 import { untrack } from "svelte";
+import { SvelteSet } from "svelte/reactivity";
 
 import { problemOf } from "../api/problem";
 import type { Event, Problem } from "../api/types";
@@ -90,7 +91,36 @@ export function live<T>(source: () => LiveSource<T> | undefined): Live<T> {
   $effect(() => {
     if (key === undefined) return undefined;
     const chosen = untrack(() => current);
-    return chosen === undefined ? undefined : untrack(() => result.follow(chosen));
+    return chosen === undefined ? undefined : untrack(() => shown(result, result.follow(chosen)));
   });
   return result;
+}
+
+/** What the open page shows. */
+const onPage = new SvelteSet<{ readonly at: number | undefined }>();
+
+function shown(live: { readonly at: number | undefined }, stop: () => void): () => void {
+  onPage.add(live);
+  return () => {
+    stop();
+    onPage.delete(live);
+  };
+}
+
+/**
+ * Until when everything on the page is known to be true, by the server's clock: after the loss of the event stream, a value is as old as its
+ * reading. `undefined` while nothing is lost.
+ */
+export function trueUntil(): number | undefined {
+  const { lostSince } = hub;
+  if (lostSince === undefined) return undefined;
+  return oldestOf(
+    lostSince,
+    [...onPage].map((live) => live.at),
+  );
+}
+
+export function oldestOf(lostSince: number, readings: readonly (number | undefined)[]): number {
+  const known = readings.filter((at) => at !== undefined);
+  return known.length === 0 ? lostSince : Math.max(lostSince, Math.min(...known));
 }

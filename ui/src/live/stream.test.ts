@@ -13,6 +13,7 @@ async function follow(steps: Step[]) {
   const seen: number[] = [];
   const states: StreamState[] = [];
   const openings: boolean[] = [];
+  let heard = 0;
   const stream: EventStream = new EventStream(
     "research",
     {
@@ -20,6 +21,7 @@ async function follow(steps: Step[]) {
         states.push(state);
         if (state === "lost") queueMicrotask(() => stream.retry());
       },
+      heard: () => (heard += 1),
       opened: (complete) => openings.push(complete),
       events: (events: Event[]) => seen.push(...events.map((event) => event.sequence)),
     },
@@ -35,7 +37,7 @@ async function follow(steps: Step[]) {
     },
   );
   await stream.run();
-  return { requests, seen, states, openings };
+  return { requests, seen, states, openings, heard };
 }
 
 function answer(...sequences: number[]): Response {
@@ -81,4 +83,9 @@ it("waits while nobody is signed in, and goes on after the last event in the nex
   const { requests, seen, openings } = await follow([() => answer(41), refused, () => answer(42)]);
   expect([seen, openings, lost]).toEqual([[41, 42], [false, true], 1]);
   expect(requests.map((request) => request.lastId)).toEqual([null, "41", "41", "42"]);
+});
+
+it("a comment says that nothing is missing until now, too", async () => {
+  const { heard, seen } = await follow([() => new Response(": alive\n\n")]);
+  expect([heard, seen]).toEqual([2, []]);
 });

@@ -12,6 +12,8 @@ export type StreamState = "connecting" | "live" | "lost";
 
 export interface StreamListener {
   state(state: StreamState): void;
+  /** The server sent something, at least a comment: until now, no event is missing. */
+  heard(): void;
   /** The stream is open; `complete` if it continues where the last one ended. */
   opened(complete: boolean): void;
   events(events: Event[]): void;
@@ -78,6 +80,7 @@ export class EventStream {
     }
     if (!response.ok || response.body === null) throw new Error(`the event stream answers ${response.status}`);
     this.#attempts = 0;
+    this.listener.heard();
     this.listener.opened(this.#last !== undefined);
     this.listener.state("live");
     await this.#read(response.body);
@@ -90,6 +93,7 @@ export class EventStream {
       for await (const batch of messages(body)) {
         clearTimeout(watchdog);
         watchdog = setTimeout(() => abort.abort(), SILENCE_MAX_MS);
+        this.listener.heard();
         if (batch.length === 0) continue;
         this.listener.events(batch.map((message) => JSON.parse(message.data) as Event));
         this.#last = batch.at(-1)?.id ?? this.#last;

@@ -6,7 +6,7 @@ import type { Component } from "svelte";
 
 import type { Permission } from "../api/types";
 
-export type NavCount = "workloads" | "allocations" | "operations";
+export type NavCount = "workloads" | "allocations" | "operations" | "nodes";
 
 export interface NavEntry {
   label: string;
@@ -27,31 +27,44 @@ const LINES: readonly PageLine[] = [
   {
     path: "/workloads",
     file: "workloads/Workloads",
+    needs: "project.read",
     nav: { label: "Workloads", group: "project", count: "workloads" },
   },
-  { path: "/workloads/:workload", file: "workload/WorkloadPage" },
-  { path: "/workloads/:workload/:tab", file: "workload/WorkloadPage" },
+  { path: "/workloads/:workload", file: "workload/WorkloadPage", needs: "workloads.read" },
+  { path: "/workloads/:workload/:tab", file: "workload/WorkloadPage", needs: "workloads.read" },
   {
     path: "/allocations",
     file: "allocations/Allocations",
+    needs: "project.read",
     nav: { label: "Allocations", group: "project", count: "allocations" },
   },
-  { path: "/allocations/:allocation", file: "allocations/Allocation" },
-  { path: "/apps", file: "apps/Apps", nav: { label: "Apps", group: "project" } },
-  { path: "/apps/:app", file: "apps/App" },
+  { path: "/allocations/:allocation", file: "allocations/Allocation", needs: "project.read" },
+  { path: "/apps", file: "apps/Apps", needs: "project.read", nav: { label: "Apps", group: "project" } },
+  { path: "/apps/:app", file: "apps/App", needs: "project.read" },
   { path: "/apps/:app/deploy", file: "deploy/Deploy", needs: "workloads.write" },
   { path: "/deploy", file: "deploy/Catalog", needs: "workloads.write" },
   {
     path: "/operations",
     file: "operations/Operations",
+    needs: "workloads.read",
     nav: { label: "Operations", group: "project", count: "operations" },
   },
-  { path: "/operations/:operation", file: "operations/OperationPage" },
-  { path: "/tasks/:task", file: "tasks/Task" },
-  { path: "/nodes", file: "nodes/Nodes", needs: "platform.read", nav: { label: "Nodes", group: "platform" } },
-  { path: "/nodes/:node", file: "nodes/NodePage" },
-  { path: "/nodes/:node/:tab", file: "nodes/NodePage" },
-  { path: "/artifacts", file: "artifacts/Artifacts", nav: { label: "Artifacts", group: "platform" } },
+  { path: "/operations/:operation", file: "operations/OperationPage", needs: "workloads.read" },
+  { path: "/tasks/:task", file: "tasks/Task", needs: "project.read" },
+  {
+    path: "/nodes",
+    file: "nodes/Nodes",
+    needs: "platform.read",
+    nav: { label: "Nodes", group: "platform", count: "nodes" },
+  },
+  { path: "/nodes/:node", file: "nodes/NodePage", needs: "project.read" },
+  { path: "/nodes/:node/:tab", file: "nodes/NodePage", needs: "project.read" },
+  {
+    path: "/artifacts",
+    file: "artifacts/Artifacts",
+    needs: "project.read",
+    nav: { label: "Artifacts", group: "platform" },
+  },
   { path: "/audit", file: "audit/Audit", needs: "audit.read", nav: { label: "Audit", group: "platform" } },
   { path: "/access", file: "access/Access", needs: "tokens.write", nav: { label: "Access", group: "platform" } },
   { path: "/settings", file: "settings/Settings", nav: { label: "Settings", group: "platform" } },

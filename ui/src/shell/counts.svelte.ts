@@ -2,7 +2,8 @@
 
 import { api, take } from "../api/client";
 import { session } from "../api/session.svelte";
-import type { Event, OperationState } from "../api/types";
+import type { Event, OperationState, Permission } from "../api/types";
+import type { Scope } from "../live/hub.svelte";
 import { live, type Live } from "../live/live.svelte";
 import type { NavCount } from "../pages/table";
 
@@ -13,26 +14,43 @@ const COUNTED_MAX = 200;
 /** Numbers in the corner of the eye need not change more often. */
 const PAUSE_MS = 2_000;
 
-function source(
-  key: NavCount,
-  subjects: readonly string[],
-  load: (project: string | undefined, signal: AbortSignal) => Promise<string>,
-) {
-  return () => {
+interface Counted {
+  key: NavCount;
+  /** Without it, the API refuses the number. */
+  needs: Permission;
+  scope?: Scope;
+  /** Whether an event may change the number. */
+  on: (event: Event) => boolean;
+  load: (project: string | undefined, signal: AbortSignal) => Promise<string>;
+}
+
+function counted({ key, needs, scope, on, load }: Counted): Live<string> {
+  return live(() => {
     const { project } = session;
-    return {
-      key: `${key} ${project ?? ""}`,
-      pause: PAUSE_MS,
-      load: (signal: AbortSignal) => load(project, signal),
-      on: (event: Event) => subjects.includes(event.subject_kind),
-    };
-  };
+    if (!session.may(needs)) return undefined;
+    return { key: `${key} ${project ?? ""}`, scope, pause: PAUSE_MS, load: (signal) => load(project, signal), on };
+  });
+}
+
+const about =
+  (kind: string) =>
+  (event: Event): boolean =>
+    event.subject_kind === kind;
+
+function sum(counts: Record<string, number>): string {
+  return String(Object.values(counts).reduce((total, count) => total + count, 0));
 }
 
 async function workloads(project: string | undefined, signal: AbortSignal): Promise<string> {
   const page = await take(api.GET("/api/v1/workloads", { params: { query: { project, limit: 1 } }, signal }));
   const { history: _past, ...present } = page.counts ?? {};
-  return String(Object.values(present).reduce((sum, count) => sum + count, 0));
+  return sum(present);
+}
+
+/** The nodes of the platform, which belong to no project. */
+async function nodes(_project: string | undefined, signal: AbortSignal): Promise<string> {
+  const page = await take(api.GET("/api/v1/nodes", { params: { query: { limit: 1 } }, signal }));
+  return sum(page.counts ?? {});
 }
 
 async function allocations(project: string | undefined, signal: AbortSignal): Promise<string> {
@@ -50,15 +68,23 @@ async function operations(project: string | undefined, signal: AbortSignal): Pro
     take(api.GET("/api/v1/operations", { params: { query: { project, state, limit: COUNTED_MAX } }, signal })),
   );
   const pages = await Promise.all(reads);
-  const open = pages.reduce((sum, page) => sum + page.items.length, 0);
+  const open = pages.reduce((total, page) => total + page.items.length, 0);
   return pages.some((page) => page.next_cursor) ? `${open}+` : open === 0 ? "" : String(open);
 }
 
 /** Reads the numbers while the calling component lives. */
 export function liveCounts(): Record<NavCount, Live<string>> {
   return {
-    workloads: live(source("workloads", ["workload"], workloads)),
-    allocations: live(source("allocations", ["allocation"], allocations)),
-    operations: live(source("operations", ["operation"], operations)),
+    workloads: counted({ key: "workloads", needs: "project.read", on: about("workload"), load: workloads }),
+    allocations: counted({ key: "allocations", needs: "project.read", on: about("allocation"), load: allocations }),
+    operations: counted({ key: "operations", needs: "workloads.read", on: about("operation"), load: operations }),
+    nodes: counted({
+      key: "nodes",
+      needs: "platform.read",
+      scope: "platform",
+      // Its state and its connection change nothing in the number.
+      on: (event) => event.kind === "node.registered" || event.kind === "node.deleted",
+      load: nodes,
+    }),
   };
 }

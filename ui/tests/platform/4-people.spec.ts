@@ -65,7 +65,15 @@ test("a viewer sees the workload and its changes, and is offered nothing that th
   // What is refused says why.
   await page.goto(`${platform.url}/nodes?project=${PROJECT}`);
   await expect(page.getByText("Your role does not include this page")).toBeVisible();
-  await expect(page.getByText("platform.read")).toBeVisible();
+  await expect(page.getByText("your role viewer does not include platform.read")).toBeVisible();
+  for (const [path, permission] of [
+    ["/allocations", "allocations.write"],
+    ["/artifacts", "artifacts.write"],
+    ["/settings/projects", "projects.write"],
+  ] as const) {
+    await page.goto(`${platform.url}${path}?project=${PROJECT}`);
+    await expect(page.getByText(`your role viewer does not include ${permission}`)).toBeVisible();
+  }
 
   // A member of the project has more, at the same time, in another browser.
   const context = await browser.newContext({ ignoreHTTPSErrors: true });
@@ -73,6 +81,27 @@ test("a viewer sees the workload and its changes, and is offered nothing that th
   const other = await context.request.get(`${platform.url}/api/v1/session`);
   expect(((await other.json()) as { permissions: string[] }).permissions).toContain("workloads.write");
   await context.close();
+});
+
+test("a tenant opens the node that the project holds, and learns who changes nodes", async ({
+  page,
+  platform,
+  signIn,
+}) => {
+  await signIn("project-member");
+  await page.goto(`${platform.url}/workloads/train/members?project=${PROJECT}`);
+  await page
+    .getByRole("row")
+    .filter({ hasText: "server-1" })
+    .getByRole("link", { name: "demo-1", exact: true })
+    .click();
+  await expect(page.getByRole("heading", { level: 1, name: "demo-1" })).toBeVisible();
+  await expect(page.getByText("Connected").first()).toBeVisible();
+  await expect(page.getByText("your role project-member does not include nodes.write")).toBeVisible();
+  // The overview of the workload links to it, too.
+  await page.goto(`${platform.url}/workloads/train?project=${PROJECT}`);
+  const link = page.getByRole("link", { name: /server-1/ }).first();
+  await expect(link).toHaveAttribute("href", /^\/nodes\/demo-1/);
 });
 
 test("a member of the project is offered to deploy", async ({ page, platform, signIn }) => {

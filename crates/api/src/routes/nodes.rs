@@ -58,6 +58,8 @@ pub(crate) struct NodeParams {
 declare! { list_nodes: reads(PlatformRead, "node list"), [QueryInvalid] }
 
 /// Lists nodes.
+///
+/// `counts` has the number of all nodes by connectivity.
 #[utoipa::path(
     get, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), params(NodeParams),
     responses((status = 200, body = List<Node>))
@@ -82,7 +84,9 @@ pub(crate) async fn list_nodes(
         let enrollment = unused.get(&node.id);
         Ok(node_views::node(VisibleNode::of_platform(&caller, node)?, enrollment))
     });
-    Ok(Json(List::new(shown.collect::<Result<_, CommandError>>()?, next_cursor)))
+    let shown = List::new(shown.collect::<Result<_, CommandError>>()?, next_cursor);
+    let counts = reader.node_counts().await?;
+    Ok(Json(shown.with_counts(counts.into_iter().map(|(of, count)| (of.to_string(), count)).collect())))
 }
 
 declare! {

@@ -17,6 +17,8 @@ export interface FirstStep {
   state: "done" | "next" | "later";
   /** False where another role has to act. */
   mine: boolean;
+  /** Who that is. */
+  by: "an admin" | "an operator" | "a member";
 }
 
 export interface Rights {
@@ -27,12 +29,21 @@ export interface Rights {
   workloads: boolean;
 }
 
+/** Who can do a step. */
+const BY: Record<FirstStep["key"], FirstStep["by"]> = {
+  project: "an admin",
+  release: "an operator",
+  node: "an operator",
+  allocation: "an operator",
+  deploy: "a member",
+};
+
 /** The steps in their order; the first that is not done is the next. */
 export function firstSteps(existing: Existing, may: Rights): FirstStep[] {
   const has = (count: number | undefined): boolean => (count ?? 0) > 0;
   // A project with an allocation has a node, also where the fleet is not visible.
   const hasNode = existing.nodes === undefined ? has(existing.allocations) : has(existing.nodes);
-  const all: (Omit<FirstStep, "state"> & { done: boolean })[] = [
+  const all: (Omit<FirstStep, "state" | "by"> & { done: boolean })[] = [
     {
       key: "project",
       label: "Create a project",
@@ -82,6 +93,7 @@ export function firstSteps(existing: Existing, may: Rights): FirstStep[] {
   const next = all.findIndex((step) => !step.done);
   return all.map(({ done, ...step }, index) => ({
     ...step,
+    by: BY[step.key],
     state: done ? "done" : index === next ? "next" : "later",
   }));
 }

@@ -1,4 +1,4 @@
-//! How a node is, in one of four conditions, and what its findings and GPUs say.
+//! How a node is, in one of four conditions, what its findings say, and which GPUs it has. An agent does not observe whether these work.
 
 import type { Node, PreflightFinding } from "../../api/types";
 import type { Tone } from "../../components/looks";
@@ -70,11 +70,6 @@ export function gpuText(node: Node): string | undefined {
 
 export function gpuCount(node: Node): number | undefined {
   return node.facts?.machine?.gpus.length;
-}
-
-/** Findings about the node's GPUs. */
-export function gpuFindings(node: Node): PreflightFinding[] {
-  return findingsOf(node).filter((finding) => finding.check.startsWith("gpu_"));
 }
 
 /** What the strip and the filter of the fleet show. */

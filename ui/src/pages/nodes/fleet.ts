@@ -11,10 +11,15 @@ export interface FleetRow {
 
 const ENDED = new Set(["released", "failed"]);
 
+/** True if the allocation no longer holds its node. */
+export function hasEnded(allocation: Pick<Allocation, "state">): boolean {
+  return ENDED.has(allocation.state);
+}
+
 /** Rows in the order of the nodes' names. */
 export function rowsOf(nodes: readonly Node[], allocations: readonly Allocation[]): FleetRow[] {
   const holders = new Map<string, Allocation>();
-  for (const allocation of allocations) if (!ENDED.has(allocation.state)) holders.set(allocation.node, allocation);
+  for (const allocation of allocations) if (!hasEnded(allocation)) holders.set(allocation.node, allocation);
   return [...nodes]
     .sort((a, b) => compareNames(a.name, b.name))
     .map((node) => ({ node, allocation: holders.get(node.id) }));

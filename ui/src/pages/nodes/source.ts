@@ -7,10 +7,16 @@ import type { Scope } from "../../live/hub.svelte";
 import { listSource } from "../../live/list";
 import type { LiveSource } from "../../live/live.svelte";
 import { nodeOf } from "../../live/touches";
+import { hasEnded } from "./fleet";
 
 /** Events of nodes are on the platform's stream, which platform roles alone may read. */
 export function nodeScope(): Scope {
   return session.may("platform.read") ? "platform" : "project";
+}
+
+/** Whether the caller may open the page of a node: a project may read the nodes that it holds. */
+export function mayOpenNode(isHeld: boolean): boolean {
+  return session.may("platform.read") || (isHeld && session.may("project.read"));
 }
 
 export function readNode(node: string, signal?: AbortSignal): Promise<Node> {
@@ -41,15 +47,33 @@ export function allAllocations(): LiveSource<Allocation[]> {
 }
 
 export function oneNode(name: string): LiveSource<Node> {
+  const scope = nodeScope();
   return {
     key: `node ${name}`,
-    scope: nodeScope(),
+    scope,
     load: (signal) => readNode(name, signal),
     on: (event, node) => {
       if (event.subject_kind === "allocation") return event.subject_id === node?.allocation?.id;
+      // A project's stream has no events of nodes, but those of the members on them, which follow the connection and the unit.
+      if (scope === "project" && event.subject_kind === "member") return true;
       const about = nodeOf(event);
       return about !== undefined && (about === name || about === node?.id);
     },
+  };
+}
+
+/** Whether the chosen project holds a node now. */
+export function holds(node: string): LiveSource<boolean> {
+  const { project } = session;
+  return {
+    key: `${project ?? ""} holds ${node}`,
+    load: async (signal) => {
+      const allocations = await takeAll((cursor) =>
+        take(api.GET("/api/v1/allocations", { params: { query: { project, cursor } }, signal })),
+      );
+      return allocations.some((allocation) => allocation.node_name === node && !hasEnded(allocation));
+    },
+    on: (event) => event.kind === "allocation.changed",
   };
 }
 
