@@ -156,6 +156,26 @@ pub struct StepSpec {
     pub scope: FailureScope,
 }
 
+impl StepSpec {
+    /// Returns a step for the workload as a whole that needs no other one, is retried quickly, and fails the operation.
+    pub fn new(key: StepKey, phase: impl Into<String>, action: StepAction, deadline: Duration) -> Self {
+        Self {
+            key,
+            phase: phase.into(),
+            member: None,
+            action,
+            needs: Vec::new(),
+            after: Vec::new(),
+            on_first_start: None,
+            on_success: None,
+            spares_member: false,
+            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+            retry: Retry::QUICK,
+            scope: FailureScope::Operation,
+        }
+    }
+}
+
 /// The steps of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {

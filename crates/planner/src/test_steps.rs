@@ -1,5 +1,7 @@
 //! Steps and a manifest for tests.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::{
@@ -28,18 +30,7 @@ pub(crate) fn manifest() -> Manifest {
 
 /// Returns a milestone without needs, with one attempt, whose failure affects only its member.
 pub(crate) fn step(key: &str, phase: &str) -> StepSpec {
-    StepSpec {
-        key: StepKey::named(key),
-        phase: phase.into(),
-        member: None,
-        action: StepAction::Record { record: RecordKind::Milestone },
-        needs: Vec::new(),
-        after: Vec::new(),
-        on_first_start: None,
-        on_success: None,
-        spares_member: false,
-        deadline_ms: 1_000,
-        retry: Retry::NEVER,
-        scope: FailureScope::Member,
-    }
+    let action = StepAction::Record { record: RecordKind::Milestone };
+    let step = StepSpec::new(StepKey::named(key), phase, action, Duration::from_secs(1));
+    StepSpec { retry: Retry::NEVER, scope: FailureScope::Member, ..step }
 }

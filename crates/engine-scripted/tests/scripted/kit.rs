@@ -154,20 +154,8 @@ impl Kit {
 
 /// A milestone of the whole workload.
 pub(crate) fn milestone(key: &str) -> StepSpec {
-    StepSpec {
-        key: StepKey::named(key),
-        phase: PHASE.to_owned(),
-        member: None,
-        action: StepAction::Record { record: RecordKind::Milestone },
-        needs: Vec::new(),
-        after: Vec::new(),
-        on_first_start: None,
-        on_success: None,
-        spares_member: false,
-        deadline_ms: 600_000,
-        retry: Retry::NEVER,
-        scope: FailureScope::Operation,
-    }
+    let action = StepAction::Record { record: RecordKind::Milestone };
+    StepSpec { retry: Retry::NEVER, ..StepSpec::new(StepKey::named(key), PHASE, action, Duration::from_secs(600)) }
 }
 
 /// A no-op task on the node of the member at index `member`.

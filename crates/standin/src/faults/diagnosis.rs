@@ -1,7 +1,7 @@
 //! What the platform's app makes of the lines of every switch: code, class and command of the fault, as a start reports it that has ended at
 //! its deadline.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use gpuaas_app_rke2::Rke2;
 use gpuaas_model::{Code, Fault, FaultClass, Health, MemberState, TaskType, Timestamp};
@@ -153,20 +153,9 @@ fn diagnosed(switch: &Switch, role: Role, skew: i64) -> Fault {
     };
     let member = &workload.members[usize::from(role == Role::Agent)];
     let node = member.place.node().expect("a node");
-    let step = StepSpec {
-        key: StepKey::of(&member.name, "start"),
-        phase: "agent_joining".to_owned(),
-        member: Some(member.id),
-        action: StepAction::NodeTask { node, task: TaskType::Rke2Start },
-        needs: Vec::new(),
-        after: Vec::new(),
-        on_first_start: None,
-        on_success: None,
-        spares_member: false,
-        deadline_ms: 600_000,
-        retry: Retry::SLOW,
-        scope: FailureScope::Member,
-    };
+    let start = StepAction::NodeTask { node, task: TaskType::Rke2Start };
+    let step = StepSpec::new(StepKey::of(&member.name, "start"), "agent_joining", start, Duration::from_secs(600));
+    let step = StepSpec { member: Some(member.id), retry: Retry::SLOW, scope: FailureScope::Member, ..step };
     Rke2::default().diagnose(&step, &failure(switch, role), &workload)
 }
 

@@ -272,18 +272,5 @@ fn is_ready(member: &MemberView) -> bool {
 }
 
 fn step(key: StepKey, member: Option<&MemberView>, phase: &str, action: StepAction, deadline: Duration) -> StepSpec {
-    StepSpec {
-        key,
-        phase: phase.to_owned(),
-        member: member.map(|member| member.id),
-        action,
-        needs: Vec::new(),
-        after: Vec::new(),
-        on_first_start: None,
-        on_success: None,
-        spares_member: false,
-        deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
-        retry: Retry::QUICK,
-        scope: FailureScope::Operation,
-    }
+    StepSpec { member: member.map(|member| member.id), ..StepSpec::new(key, phase, action, deadline) }
 }

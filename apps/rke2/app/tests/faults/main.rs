@@ -9,6 +9,8 @@ mod pages;
 mod planned;
 mod symptoms;
 
+use std::time::Duration;
+
 use gpuaas_app_rke2::Rke2;
 use gpuaas_model::{Code, Fault, Health, Lifecycle, MemberState, TaskType, Timestamp};
 use gpuaas_planner::{
@@ -39,20 +41,8 @@ fn workload(lifecycle: Lifecycle) -> WorkloadView {
 
 fn step(workload: &WorkloadView, member: usize, what: &str, action: StepAction) -> StepSpec {
     let member = &workload.members[member];
-    StepSpec {
-        key: StepKey::of(&member.name, what),
-        phase: "agent_joining".to_owned(),
-        member: Some(member.id),
-        action,
-        needs: Vec::new(),
-        after: Vec::new(),
-        on_first_start: None,
-        on_success: None,
-        spares_member: false,
-        deadline_ms: 600_000,
-        retry: Retry::SLOW,
-        scope: FailureScope::Member,
-    }
+    let step = StepSpec::new(StepKey::of(&member.name, what), "agent_joining", action, Duration::from_secs(600));
+    StepSpec { member: Some(member.id), retry: Retry::SLOW, scope: FailureScope::Member, ..step }
 }
 
 fn start_step(workload: &WorkloadView, member: usize) -> StepSpec {
