@@ -113,41 +113,22 @@ fn reason<'s>(step: &'s StepRecord, subject: &str) -> Option<&'s str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use gpuaas_model::{MemberEvent, NodeId, OperationId, StepId};
-    use gpuaas_planner::{FailureScope, RecordKind, Retry, StepKey, StepSpec};
+    use gpuaas_planner::{RecordKind, StepKey, StepSpec};
 
     use super::*;
 
     fn step(key: StepKey, action: StepAction, detail: &str) -> StepRecord {
-        let spec = StepSpec {
-            key,
-            phase: "joining".to_owned(),
-            member: None,
-            action,
-            needs: Vec::new(),
-            after: Vec::new(),
-            on_first_start: None,
-            on_success: None,
-            spares_member: false,
-            deadline_ms: 1,
-            retry: Retry::QUICK,
-            scope: FailureScope::Member,
-        };
+        let spec = StepSpec::new(key, "joining", action, Duration::from_millis(1));
+        let (id, operation) = (StepId::from_uuid(uuid::Uuid::nil()), OperationId::from_uuid(uuid::Uuid::nil()));
         StepRecord {
-            id: StepId::from_uuid(uuid::Uuid::nil()),
-            operation: OperationId::from_uuid(uuid::Uuid::nil()),
-            position: 0,
-            spec,
             state: StepState::Running,
             attempts: 1,
-            interruptions: 0,
-            not_before: None,
-            task: None,
             detail: (!detail.is_empty()).then(|| detail.to_owned()),
-            fault: None,
             started_at: Some(Timestamp::from_millis(1_000)),
-            deadline_at: None,
-            ended_at: None,
+            ..StepRecord::pending(id, operation, 0, spec)
         }
     }
 

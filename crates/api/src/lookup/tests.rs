@@ -1,12 +1,8 @@
 use std::sync::Arc;
 
-use gpuaas_model::{
-    Coded, CorrelationId, Health, Lifecycle, OperationId, Principal, Progress, Recovery, Role, ServiceAccountId,
-    Timestamp, TokenId,
-};
+use gpuaas_model::{Coded, CorrelationId, OperationId, Principal, Role, ServiceAccountId, Timestamp, TokenId};
 use gpuaas_store::{Store, StoreOptions};
 use gpuaas_test_support::{DatabaseFile, ManualClock};
-use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
@@ -20,31 +16,9 @@ fn project(number: u128, name: &str) -> ProjectRecord {
 
 /// A workload whose id begins with the eight digits of `beginning`.
 fn workload(project: ProjectId, beginning: u32, name: &str) -> WorkloadRecord {
-    WorkloadRecord {
-        id: WorkloadId::from_uuid(Uuid::from_u128(u128::from(beginning) << 96)),
-        project,
-        name: name.parse().unwrap(),
-        app: "rke2".to_owned(),
-        version: "1".to_owned(),
-        intent: json!({}),
-        config: json!({}),
-        lifecycle: Lifecycle::Running,
-        phase: "ready".to_owned(),
-        progress: Progress::default(),
-        health: Health::Healthy,
-        recovery: Recovery::None,
-        fault: None,
-        endpoints: Vec::new(),
-        facts: Default::default(),
-        reported: None,
-        drift: Default::default(),
-        quiet: None,
-        generation: 1,
-        observed_generation: 1,
-        revision: 1,
-        created_at: AT,
-        updated_at: AT,
-    }
+    let id = WorkloadId::from_uuid(Uuid::from_u128(u128::from(beginning) << 96));
+    let release = ("rke2".to_owned(), "1".to_owned());
+    WorkloadRecord::requested(id, project, name.parse().unwrap(), release, "accepted".to_owned(), AT)
 }
 
 fn caller(role: Role, project: ProjectId, workload: Option<WorkloadId>) -> Caller {

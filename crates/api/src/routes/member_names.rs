@@ -65,29 +65,16 @@ pub(super) async fn machine_names(reader: &mut Reader, members: &[MemberRecord])
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::Health;
     use uuid::Uuid;
 
     use super::*;
 
     fn member(number: u32, state: MemberState) -> MemberRecord {
+        let id = MemberId::from_uuid(Uuid::from_u128(number.into()));
         let machine = "edge-1".parse().expect("a name");
-        MemberRecord {
-            id: MemberId::from_uuid(Uuid::from_u128(number.into())),
-            workload: WorkloadId::from_uuid(Uuid::nil()),
-            component_key: "agent".to_owned(),
-            ordinal: number,
-            place: MemberPlace::External { machine, address: "192.0.2.7".to_owned() },
-            state,
-            health: Health::None,
-            fault: None,
-            judgments: gpuaas_planner::judgments::Judgments::default(),
-            reported: None,
-            touched: true,
-            last_operation: None,
-            created_at: Timestamp::from_millis(0),
-            updated_at: Timestamp::from_millis(number.into()),
-        }
+        let place = MemberPlace::External { machine, address: "192.0.2.7".to_owned() };
+        let (workload, at) = (WorkloadId::from_uuid(Uuid::nil()), Timestamp::from_millis(number.into()));
+        MemberRecord { state, ..MemberRecord::pending(id, workload, ("agent".to_owned(), number), place, at) }
     }
 
     #[test]

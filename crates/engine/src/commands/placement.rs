@@ -1,6 +1,6 @@
 //! Placement options of an app: every allocation of the project, with the reasons against the unusable ones.
 
-use gpuaas_model::{Code, ProjectId, Reason};
+use gpuaas_model::{Code, MemberId, MemberPlace, ProjectId, Reason, WorkloadId};
 use gpuaas_planner::{
     App, NodeView,
     placement::{Candidate, Placed, unusable},
@@ -94,25 +94,14 @@ fn candidate(allocation: &AllocationRecord, node: &NodeRecord, used_by: Option<S
 }
 
 /// Creates member rows for the placed members.
-pub(crate) fn members(engine: &Engine, workload: gpuaas_model::WorkloadId, placed: &[Placed]) -> Vec<MemberRecord> {
+pub(crate) fn members(engine: &Engine, workload: WorkloadId, placed: &[Placed]) -> Vec<MemberRecord> {
     let now = engine.ports().clock.now();
     placed
         .iter()
-        .map(|place| MemberRecord {
-            id: gpuaas_model::MemberId::generate(&*engine.ports().clock, &*engine.ports().entropy),
-            workload,
-            component_key: place.component_key.clone(),
-            ordinal: place.ordinal,
-            place: gpuaas_model::MemberPlace::Allocation { allocation: place.allocation, node: place.node },
-            state: gpuaas_model::MemberState::Pending,
-            health: gpuaas_model::Health::Progressing,
-            fault: None,
-            reported: None,
-            judgments: gpuaas_planner::judgments::Judgments::default(),
-            touched: false,
-            last_operation: None,
-            created_at: now,
-            updated_at: now,
+        .map(|placed| {
+            let id = MemberId::generate(&*engine.ports().clock, &*engine.ports().entropy);
+            let place = MemberPlace::Allocation { allocation: placed.allocation, node: placed.node };
+            MemberRecord::pending(id, workload, (placed.component_key.clone(), placed.ordinal), place, now)
         })
         .collect()
 }

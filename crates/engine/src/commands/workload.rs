@@ -11,7 +11,7 @@ use futures::FutureExt;
 use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{
     AuditAction, EventKind, MemberId, MemberState, Name, OperationId, OperationKind, OperationState, ProjectId, StepId,
-    StepState, WorkloadId,
+    WorkloadId,
 };
 use gpuaas_planner::{OperationRequest, Plan};
 use gpuaas_store::{MemberRecord, OperationRecord, StepRecord, Tx, WorkloadRecord};
@@ -277,25 +277,13 @@ async fn accept_for(
     let ports = engine.ports();
     rows.clear_fault();
     let newest = tx.newest_operation(rows.workload.id).await?.map(|newest| newest.id);
+    let id = OperationId::generate_after(newest, &*ports.clock, &*ports.entropy);
+    let by = (caller.principal.name.clone(), caller.correlation);
     let operation = OperationRecord {
-        id: OperationId::generate_after(newest, &*ports.clock, &*ports.entropy),
-        workload: rows.workload.id,
-        project: rows.workload.project,
-        kind: request.kind,
         parameters: request.parameters,
-        state: OperationState::Queued,
-        requested_by: caller.principal.name.clone(),
-        correlation: caller.correlation,
         targets,
-        generation: rows.workload.generation,
         resumes,
-        superseded_by: None,
-        cancel_requested: false,
-        by_platform: None,
-        fault: None,
-        created_at: ports.clock.now(),
-        started_at: None,
-        ended_at: None,
+        ..OperationRecord::queued(id, &rows.workload, request.kind, by, ports.clock.now())
     };
     metadata["operation"] = json!(operation.id);
     metadata["members"] = json!(placed_members(&rows, &operation.targets));
@@ -363,21 +351,8 @@ fn steps(engine: &Engine, operation: OperationId, plan: Plan) -> Vec<StepRecord>
     plan.steps
         .into_iter()
         .zip(0..)
-        .map(|(spec, position)| StepRecord {
-            id: StepId::generate(&*ports.clock, &*ports.entropy),
-            operation,
-            position,
-            spec,
-            state: StepState::Pending,
-            attempts: 0,
-            interruptions: 0,
-            not_before: None,
-            task: None,
-            detail: None,
-            fault: None,
-            started_at: None,
-            deadline_at: None,
-            ended_at: None,
+        .map(|(spec, position)| {
+            StepRecord::pending(StepId::generate(&*ports.clock, &*ports.entropy), operation, position, spec)
         })
         .collect()
 }

@@ -147,50 +147,14 @@ pub(crate) fn allocation(project: &ProjectRecord, node: &NodeRecord) -> Allocati
 }
 
 pub(crate) fn workload(project: &ProjectRecord, called: &str) -> WorkloadRecord {
-    WorkloadRecord {
-        id: WorkloadId::from_uuid(uuid()),
-        project: project.id,
-        name: name(called),
-        app: "rke2".into(),
-        version: "1".into(),
-        intent: json!({}),
-        config: json!({}),
-        lifecycle: Lifecycle::Requested,
-        phase: "accepted".into(),
-        progress: Progress::default(),
-        health: Health::Progressing,
-        recovery: Recovery::None,
-        fault: None,
-        endpoints: Vec::new(),
-        facts: Default::default(),
-        reported: None,
-        drift: Default::default(),
-        quiet: None,
-        generation: 1,
-        observed_generation: 0,
-        revision: 1,
-        created_at: NOW,
-        updated_at: NOW,
-    }
+    let (id, release) = (WorkloadId::from_uuid(uuid()), ("rke2".into(), "1".into()));
+    let requested = WorkloadRecord::requested(id, project.id, name(called), release, "accepted".into(), NOW);
+    WorkloadRecord { revision: 1, ..requested }
 }
 
 pub(crate) fn member(workload: &WorkloadRecord, allocation: &AllocationRecord) -> MemberRecord {
-    MemberRecord {
-        id: MemberId::from_uuid(uuid()),
-        workload: workload.id,
-        component_key: "server".into(),
-        ordinal: 1,
-        place: MemberPlace::Allocation { allocation: allocation.id, node: allocation.node },
-        state: MemberState::Pending,
-        health: Health::Progressing,
-        fault: None,
-        reported: None,
-        judgments: gpuaas_planner::judgments::Judgments::default(),
-        touched: false,
-        last_operation: None,
-        created_at: NOW,
-        updated_at: NOW,
-    }
+    let place = MemberPlace::Allocation { allocation: allocation.id, node: allocation.node };
+    MemberRecord::pending(MemberId::from_uuid(uuid()), workload.id, ("server".into(), 1), place, NOW)
 }
 
 pub(crate) fn event(stream: StreamName) -> NewEvent {

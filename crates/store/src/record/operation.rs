@@ -9,6 +9,8 @@ use gpuaas_wire::task::TaskOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::WorkloadRecord;
+
 /// A durable operation on a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationRecord {
@@ -64,6 +66,36 @@ pub struct ByPlatform {
 }
 
 impl OperationRecord {
+    /// Returns an operation on `workload`, without parameters and members, that was accepted at `at` and has not begun.
+    pub fn queued(
+        id: OperationId,
+        workload: &WorkloadRecord,
+        kind: OperationKind,
+        (requested_by, correlation): (String, CorrelationId),
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            workload: workload.id,
+            project: workload.project,
+            kind,
+            parameters: Parameters::new(),
+            state: OperationState::Queued,
+            requested_by,
+            correlation,
+            targets: Vec::new(),
+            generation: workload.generation,
+            resumes: None,
+            superseded_by: None,
+            cancel_requested: false,
+            by_platform: None,
+            fault: None,
+            created_at: at,
+            started_at: None,
+            ended_at: None,
+        }
+    }
+
     /// Returns true if no further step begins: cancellation was requested, or a person's request waits.
     pub fn is_ending(&self) -> bool {
         self.cancel_requested || self.by_platform.as_ref().is_some_and(|own| own.yields)
@@ -108,6 +140,28 @@ pub struct StepRecord {
     pub deadline_at: Option<Timestamp>,
     /// When the step ended.
     pub ended_at: Option<Timestamp>,
+}
+
+impl StepRecord {
+    /// Returns a step that has not begun.
+    pub fn pending(id: StepId, operation: OperationId, position: u32, spec: StepSpec) -> Self {
+        Self {
+            id,
+            operation,
+            position,
+            spec,
+            state: StepState::Pending,
+            attempts: 0,
+            interruptions: 0,
+            not_before: None,
+            task: None,
+            detail: None,
+            fault: None,
+            started_at: None,
+            deadline_at: None,
+            ended_at: None,
+        }
+    }
 }
 
 /// A signed task.

@@ -14,7 +14,7 @@ use gpuaas_planner::{
     status::Status,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Successive revisions of a workload between which only a reconciliation by the platform changed it. An `If-Match` with any of them matches
 /// the newest one.
@@ -81,6 +81,43 @@ pub struct WorkloadRecord {
 }
 
 impl WorkloadRecord {
+    /// Returns a workload that was requested at `at`, with an empty intent and configuration. `phase` is the first one of its app.
+    pub fn requested(
+        id: WorkloadId,
+        project: ProjectId,
+        name: Name,
+        (app, version): (String, String),
+        phase: String,
+        at: Timestamp,
+    ) -> Self {
+        let Status { lifecycle, phase, health, recovery, progress } = Status::requested(phase);
+        Self {
+            id,
+            project,
+            name,
+            app,
+            version,
+            intent: json!({}),
+            config: json!({}),
+            lifecycle,
+            phase,
+            progress,
+            health,
+            recovery,
+            fault: None,
+            endpoints: Vec::new(),
+            facts: BTreeMap::new(),
+            reported: None,
+            drift: Drift::default(),
+            quiet: None,
+            generation: 1,
+            observed_generation: 0,
+            revision: 0,
+            created_at: at,
+            updated_at: at,
+        }
+    }
+
     /// Returns the address of the first endpoint for this purpose.
     pub fn endpoint(&self, purpose: &str) -> Option<&str> {
         self.endpoints.iter().find(|endpoint| endpoint.purpose == purpose).map(|endpoint| endpoint.address.as_str())
@@ -188,6 +225,32 @@ pub struct MemberRecord {
 }
 
 impl MemberRecord {
+    /// Returns a member whose node has not been touched.
+    pub fn pending(
+        id: MemberId,
+        workload: WorkloadId,
+        (component_key, ordinal): (String, u32),
+        place: MemberPlace,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            workload,
+            component_key,
+            ordinal,
+            place,
+            state: MemberState::Pending,
+            health: Health::Progressing,
+            fault: None,
+            reported: None,
+            judgments: Judgments::default(),
+            touched: false,
+            last_operation: None,
+            created_at: at,
+            updated_at: at,
+        }
+    }
+
     /// Returns the name from component and ordinal, for example `server-1`.
     pub fn name(&self) -> String {
         format!("{}-{}", self.component_key, self.ordinal)
@@ -325,7 +388,6 @@ pub struct AccessGrantRecord {
 mod tests {
     use gpuaas_model::{FaultClass, NextAction};
     use gpuaas_planner::report::ReportedMember;
-    use serde_json::{Value, json};
 
     use super::*;
 

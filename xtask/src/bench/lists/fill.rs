@@ -9,7 +9,7 @@ use anyhow::Context;
 use gpuaas_model::{
     ActorType, AllocationId, AllocationState, AuditAction, AuditResult, Clock, Connectivity, CorrelationId, Endpoint,
     EventKind, Health, Lifecycle, MemberId, MemberPlace, MemberState, Name, NodeId, OperationId, OperationKind,
-    OperationState, Progress, Recovery, StreamName, TaskId, Timestamp, WorkloadId,
+    OperationState, Progress, StreamName, TaskId, Timestamp, WorkloadId,
 };
 use gpuaas_store::{
     AllocationRecord, MemberRecord, NewAudit, NewEvent, NodeFilter, NodeRecord, OperationRecord, Page, ProjectRecord,
@@ -138,79 +138,47 @@ fn allocation_record(project: &ProjectRecord, node: &NodeRecord) -> AllocationRe
 }
 
 fn workload_record(project: &ProjectRecord, number: usize) -> anyhow::Result<WorkloadRecord> {
-    let at = project.created_at;
+    let (id, name) = (WorkloadId::from_uuid(Uuid::now_v7()), name(format!("train-{number}"))?);
+    let release = ("rke2".to_owned(), "v1.36.3+rke2r1".to_owned());
     Ok(WorkloadRecord {
-        id: WorkloadId::from_uuid(Uuid::now_v7()),
-        project: project.id,
-        name: name(format!("train-{number}"))?,
-        app: "rke2".to_owned(),
-        version: "v1.36.3+rke2r1".to_owned(),
         intent: json!({ "server_allocation_id": Uuid::new_v4(), "agent_allocation_ids": [Uuid::new_v4(), Uuid::new_v4()] }),
-        config: json!({}),
         lifecycle: Lifecycle::Running,
-        phase: "ready".to_owned(),
         progress: Progress { completed: 40, total: 40 },
         health: Health::Healthy,
-        recovery: Recovery::None,
-        fault: None,
         endpoints: vec![Endpoint {
             purpose: Endpoint::API.to_owned(),
             address: "https://10.0.0.1:6443".to_owned(),
             member: None,
         }],
         facts: [("ca_sha256".to_owned(), json!("ab".repeat(32)))].into(),
-        reported: None,
-        drift: Default::default(),
-        quiet: None,
-        generation: 1,
         observed_generation: 1,
         revision: 40,
-        created_at: at,
-        updated_at: at,
+        ..WorkloadRecord::requested(id, project.id, name, release, "ready".to_owned(), project.created_at)
     })
 }
 
 fn member_record(workload: &WorkloadRecord, allocation: &AllocationRecord, ordinal: usize) -> MemberRecord {
     let at = workload.created_at;
+    let component = if ordinal == 0 { "server" } else { "agent" }.to_owned();
+    let name = (component, u32::try_from(ordinal.max(1)).unwrap_or(u32::MAX));
+    let place = MemberPlace::Allocation { allocation: allocation.id, node: allocation.node };
     MemberRecord {
-        id: MemberId::from_uuid(Uuid::now_v7()),
-        workload: workload.id,
-        component_key: if ordinal == 0 { "server" } else { "agent" }.to_owned(),
-        ordinal: u32::try_from(ordinal.max(1)).unwrap_or(u32::MAX),
-        place: MemberPlace::Allocation { allocation: allocation.id, node: allocation.node },
         state: MemberState::Ready { since: at },
         health: Health::Healthy,
-        fault: None,
-        reported: None,
-        judgments: Default::default(),
         touched: true,
-        last_operation: None,
-        created_at: at,
-        updated_at: at,
+        ..MemberRecord::pending(MemberId::from_uuid(Uuid::now_v7()), workload.id, name, place, at)
     }
 }
 
 fn operation_record(workload: &WorkloadRecord, members: &[MemberRecord]) -> OperationRecord {
     let at = workload.created_at;
+    let by = ("token/developer".to_owned(), CorrelationId::from_uuid(Uuid::new_v4()));
     OperationRecord {
-        id: OperationId::from_uuid(Uuid::now_v7()),
-        workload: workload.id,
-        project: workload.project,
-        kind: OperationKind::Deploy,
-        parameters: serde_json::Map::new(),
         state: OperationState::Succeeded,
-        requested_by: "token/developer".to_owned(),
-        correlation: CorrelationId::from_uuid(Uuid::new_v4()),
         targets: members.iter().map(|member| member.id).collect(),
-        generation: 1,
-        resumes: None,
-        superseded_by: None,
-        cancel_requested: false,
-        by_platform: None,
-        fault: None,
-        created_at: at,
         started_at: Some(at),
         ended_at: Some(at.plus(Duration::from_secs(60))),
+        ..OperationRecord::queued(OperationId::from_uuid(Uuid::now_v7()), workload, OperationKind::Deploy, by, at)
     }
 }
 

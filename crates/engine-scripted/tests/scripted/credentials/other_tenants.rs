@@ -4,12 +4,10 @@ use gpuaas_engine::{
     Caller, CommandError, Precondition,
     commands::{access, diff, logs, placement, project, service_account, token, workload},
 };
-use gpuaas_model::{
-    Code, Coded, Health, Lifecycle, OperationKind, Principal, Progress, ProjectId, Recovery, Role, WorkloadId,
-};
+use gpuaas_model::{Code, Coded, Health, Lifecycle, OperationKind, Principal, ProjectId, Role, WorkloadId};
 use gpuaas_planner::OperationRequest;
 use gpuaas_store::{Page, WorkloadRecord};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::engines::{Engines, admin};
@@ -26,31 +24,13 @@ async fn made(engines: &Engines, name: &str) -> ProjectId {
 }
 
 async fn workload_of(engines: &Engines, project: ProjectId) -> WorkloadId {
-    let now = engines.engine.ports().clock.now();
+    let (id, now) = (WorkloadId::from_uuid(Uuid::from_u128(70)), engines.engine.ports().clock.now());
+    let release = ("rke2".to_owned(), "1".to_owned());
     let record = WorkloadRecord {
-        id: WorkloadId::from_uuid(Uuid::from_u128(70)),
-        project,
-        name: "train".parse().unwrap(),
-        app: "rke2".to_owned(),
-        version: "1".to_owned(),
-        intent: json!({}),
-        config: json!({}),
         lifecycle: Lifecycle::Running,
-        phase: "running".to_owned(),
-        progress: Progress::default(),
         health: Health::Healthy,
-        recovery: Recovery::None,
-        fault: None,
-        endpoints: Vec::new(),
-        facts: Default::default(),
-        reported: None,
-        drift: Default::default(),
-        quiet: None,
-        generation: 1,
         observed_generation: 1,
-        revision: 1,
-        created_at: now,
-        updated_at: now,
+        ..WorkloadRecord::requested(id, project, "train".parse().unwrap(), release, "running".to_owned(), now)
     };
     let mut tx = engines.store().begin().await.unwrap();
     tx.insert_workload(&record).await.unwrap();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_model::{Code, Line, MemberId, MemberState, OperationId, OperationKind, Permission, SecretId, WorkloadId};
 use gpuaas_planner::{
-    AddedMembers, App, Drift, MemberView, OperationRequest, Plan, PlanOutline, PlanRefusal, StepProgress, Subjects,
-    check, control, finished_members, lifecycle, placement::Placed, status::Status,
+    AddedMembers, App, MemberView, OperationRequest, Plan, PlanOutline, PlanRefusal, StepProgress, Subjects, check,
+    control, finished_members, lifecycle, placement::Placed,
 };
 use gpuaas_store::{OperationRecord, SecretRecord, Tx, WorkloadRecord};
 use serde_json::Value;
@@ -102,31 +102,10 @@ pub(super) async fn draft_deploy(
     let namesake = tx.workload_by_name(ask.project, ask.name.as_str()).await?.map(|namesake| namesake.id);
     let id = WorkloadId::generate_after(namesake, &*engine.ports().clock, &*engine.ports().entropy);
     let first_phase = entry.app.manifest().phases.first().cloned().unwrap_or_default();
-    let Status { lifecycle, phase, progress, health, recovery } = Status::requested(first_phase);
     let workload = WorkloadRecord {
-        id,
-        project: ask.project,
-        name: ask.name,
-        app: ask.app,
-        version,
         intent: ask.intent,
         config: ask.config,
-        lifecycle,
-        phase,
-        progress,
-        health,
-        recovery,
-        fault: None,
-        endpoints: Vec::new(),
-        facts: BTreeMap::new(),
-        reported: None,
-        drift: Drift::default(),
-        quiet: None,
-        generation: 1,
-        observed_generation: 0,
-        revision: 0,
-        created_at: now,
-        updated_at: now,
+        ..WorkloadRecord::requested(id, ask.project, ask.name, (ask.app, version), first_phase, now)
     };
     let members = placement::members(engine, id, &placed);
     let secrets = initial_secrets(engine, &*entry.app, id)?;

@@ -36,25 +36,13 @@ pub(crate) async fn start(engine: &Engine, id: WorkloadId) -> Result<Option<Oper
     let reason = drift.summary();
     let draft = draft_reconciliation(engine, rows)?;
     let workload = &draft.rows.workload;
+    let operation_id = OperationId::generate_after(newest.map(|newest| newest.id), &*ports.clock, &*ports.entropy);
+    let by = (OwnActor::ControlPlane.to_string(), CorrelationId::generate(&*ports.clock, &*ports.entropy));
     let operation = OperationRecord {
-        id: OperationId::generate_after(newest.map(|newest| newest.id), &*ports.clock, &*ports.entropy),
-        workload: id,
-        project: workload.project,
-        kind: draft.request.kind,
         parameters: draft.request.parameters.clone(),
-        state: OperationState::Queued,
-        requested_by: OwnActor::ControlPlane.to_string(),
-        correlation: CorrelationId::generate(&*ports.clock, &*ports.entropy),
         targets: draft.targets,
-        generation: workload.generation,
-        resumes: None,
-        superseded_by: None,
-        cancel_requested: false,
         by_platform: Some(ByPlatform { reason: reason.clone(), yields: false }),
-        fault: None,
-        created_at: now,
-        started_at: None,
-        ended_at: None,
+        ..OperationRecord::queued(operation_id, workload, draft.request.kind, by, now)
     };
     let mut metadata = json!(draft.request);
     metadata["operation"] = json!(operation.id);

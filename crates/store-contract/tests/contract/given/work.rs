@@ -1,7 +1,9 @@
 //! Records of operations, steps and tasks.
 
+use std::time::Duration;
+
 use gpuaas_model::*;
-use gpuaas_planner::{FailureScope, Parameters, Retry, StepAction, StepKey, StepSpec};
+use gpuaas_planner::{StepAction, StepKey, StepSpec};
 use gpuaas_store::*;
 use serde_json::json;
 
@@ -9,59 +11,15 @@ use super::{digest, uuid};
 use crate::contract::database::NOW;
 
 pub(crate) fn operation(workload: &WorkloadRecord) -> OperationRecord {
-    OperationRecord {
-        id: OperationId::from_uuid(uuid()),
-        workload: workload.id,
-        project: workload.project,
-        kind: OperationKind::Deploy,
-        parameters: Parameters::new(),
-        state: OperationState::Queued,
-        requested_by: "token/ada".into(),
-        correlation: CorrelationId::from_uuid(uuid()),
-        targets: Vec::new(),
-        generation: 1,
-        resumes: None,
-        superseded_by: None,
-        cancel_requested: false,
-        by_platform: None,
-        fault: None,
-        created_at: NOW,
-        started_at: None,
-        ended_at: None,
-    }
+    let (id, by) = (OperationId::from_uuid(uuid()), ("token/ada".into(), CorrelationId::from_uuid(uuid())));
+    OperationRecord::queued(id, workload, OperationKind::Deploy, by, NOW)
 }
 
 pub(crate) fn step(operation: &OperationRecord, position: u32) -> StepRecord {
-    let spec = StepSpec {
-        key: StepKey::named(format!("step-{position}")),
-        phase: "preparing".into(),
-        member: None,
-        action: StepAction::ClusterCall { call: "ready".into() },
-        needs: Vec::new(),
-        after: Vec::new(),
-        on_first_start: None,
-        on_success: None,
-        spares_member: false,
-        deadline_ms: 1_000,
-        retry: Retry::QUICK,
-        scope: FailureScope::Operation,
-    };
-    StepRecord {
-        id: StepId::from_uuid(uuid()),
-        operation: operation.id,
-        position,
-        spec,
-        state: StepState::Pending,
-        attempts: 0,
-        interruptions: 0,
-        not_before: None,
-        task: None,
-        detail: None,
-        fault: None,
-        started_at: None,
-        deadline_at: None,
-        ended_at: None,
-    }
+    let action = StepAction::ClusterCall { call: "ready".into() };
+    let key = StepKey::named(format!("step-{position}"));
+    let spec = StepSpec::new(key, "preparing", action, Duration::from_secs(1));
+    StepRecord::pending(StepId::from_uuid(uuid()), operation.id, position, spec)
 }
 
 pub(crate) fn task(node: &NodeRecord) -> TaskRecord {
