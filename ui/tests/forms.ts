@@ -110,7 +110,7 @@ export const FORMS: readonly FormCase[] = [
     button: "Download",
     method: "POST",
     request: /\/api\/v1\/workloads\/[^/]+\/kubeconfig/,
-    fields: ["ttl_seconds", "reason"],
+    fields: ["kind", "role", "ttl_seconds", "reason"],
   },
   {
     name: "create a token",

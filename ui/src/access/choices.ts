@@ -4,29 +4,14 @@ import type { AccessGrant, AccessKind } from "../api/types";
 import type { Look } from "../components/looks";
 import { lookOf } from "../components/looks";
 import { commandLine } from "../text/command";
+import { DAY, HOUR, lifetimeFlag, MINUTE } from "../text/lifetime";
 
-const MINUTE = 60;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
 const LIFETIMES = [10 * MINUTE, 30 * MINUTE, HOUR, 8 * HOUR, DAY, 7 * DAY, 30 * DAY];
 
 /** The lifetimes to choose from, in seconds: usual ones, the kind's default and its longest. */
 export function lifetimesOf(kind: Pick<AccessKind, "ttl_seconds" | "ttl_seconds_max">): number[] {
   const all = new Set([...LIFETIMES, kind.ttl_seconds, kind.ttl_seconds_max]);
   return [...all].filter((seconds) => seconds <= kind.ttl_seconds_max).sort((a, b) => a - b);
-}
-
-/** A lifetime in words: `8 hours`. */
-export function lifetimeName(seconds: number): string {
-  if (seconds % DAY === 0 && seconds > DAY) return `${seconds / DAY} days`;
-  if (seconds % HOUR === 0) return seconds === HOUR ? "1 hour" : `${seconds / HOUR} hours`;
-  return `${Math.round(seconds / MINUTE)} minutes`;
-}
-
-/** A lifetime as the command line takes it: `8h`. */
-function lifetimeFlag(seconds: number): string {
-  if (seconds % DAY === 0 && seconds > DAY) return `${seconds / DAY}d`;
-  return seconds % HOUR === 0 ? `${seconds / HOUR}h` : `${Math.round(seconds / MINUTE)}m`;
 }
 
 /** What a person asks for. */

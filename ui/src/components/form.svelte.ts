@@ -68,7 +68,7 @@ export async function focusFirstWrong(form: HTMLElement | undefined): Promise<bo
   await tick();
   const wrong = form?.querySelector<HTMLElement>("[aria-invalid='true'], [data-refused]");
   // A group of radio buttons takes no focus itself.
-  const control = wrong?.matches("fieldset") ? wrong.querySelector("input") : wrong;
+  const control = wrong?.matches("fieldset") ? wrong.querySelector<HTMLElement>("input:enabled") : wrong;
   control?.focus();
   return Boolean(wrong);
 }

@@ -68,6 +68,17 @@ test("the dialog watches a machine arrive, whatever its name and labels are", as
   }
 });
 
+test("a refused name is explained at its field in the dialog", async ({ open, console }) => {
+  console.expect(/\/api\/v1\/nodes$/);
+  const page = await open("/nodes");
+  await page.getByRole("button", { name: "Register a machine" }).click();
+  const dialog = page.getByRole("dialog");
+  const name = dialog.getByLabel("Name", { exact: true });
+  await name.fill("Not A Name");
+  await dialog.getByRole("button", { name: "Register", exact: true }).click();
+  await expect(name).toHaveAttribute("aria-invalid", "true");
+});
+
 const FIRST = { project: "first-steps", node: "fresh-1", workload: "first" };
 
 test("from nothing to a cluster, by pages alone", async ({ page, platform, signIn }) => {
