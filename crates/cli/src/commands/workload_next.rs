@@ -138,8 +138,11 @@ fn recovery(workload: &Workload) -> Option<&'static str> {
 fn actions(workload: &Workload, operation: Option<&Operation>, open: Option<&Operation>) -> Option<String> {
     // An operation of the platform has a reason, and yields to every other one.
     if let Some(open) = open.filter(|open| open.reason.is_none()) {
+        if open.cancel_requested {
+            return Some(format!("ACTIONS  none until {} has ended", verb(&open.kind)));
+        }
         return Some(format!(
-            "ACTIONS  gpuaas operation cancel {}; every other one after {}",
+            "ACTIONS  gpuaas operation cancel {}; the others once {} has ended",
             open.id,
             verb(&open.kind)
         ));
@@ -269,7 +272,12 @@ mod tests {
     fn open_operation_is_the_only_thing_to_act_on() {
         let busy = detail(json!({ "lifecycle": "stopping", "actions": [] }), &[("agent-2", "draining", "healthy")]);
         let open = operation("stop", "running", false);
-        assert_eq!(lines(&busy, Some(&open)), "\nACTIONS  gpuaas operation cancel 0198; every other one after stop");
+        assert_eq!(
+            lines(&busy, Some(&open)),
+            "\nACTIONS  gpuaas operation cancel 0198; the others once stop has ended"
+        );
+        let cancelled = Operation { cancel_requested: true, ..open };
+        assert_eq!(lines(&busy, Some(&cancelled)), "\nACTIONS  none until stop has ended");
     }
 
     #[test]
