@@ -160,12 +160,14 @@ pub(crate) fn message(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Formats the strings and numbers of an object as words, those named `first` before the others, up to [`FIELDS_WIDTH_MAX`].
+/// Formats the strings and numbers of an object as words, those named `first` before the others, up to [`FIELDS_WIDTH_MAX`]. A text with
+/// blanks is in quotation marks, so that its end is visible.
 pub(crate) fn fields(object: &serde_json::Value, first: &[&str]) -> String {
     use serde_json::Value;
     let mut fields: Vec<(&String, &Value)> = object.as_object().into_iter().flatten().collect();
     fields.sort_by_key(|(name, _)| first.iter().position(|of| of == name).unwrap_or(first.len()));
     let plain = fields.into_iter().filter_map(|(name, value)| match value {
+        Value::String(text) if text.contains(char::is_whitespace) => Some(format!("{name}={text:?}")),
         Value::String(text) => Some(format!("{name}={text}")),
         Value::Number(number) => Some(format!("{name}={number}")),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
@@ -310,20 +312,31 @@ fn typed(field: &str) -> Option<&'static str> {
     Some(match field.split(['[', '.']).next().unwrap_or_default() {
         "Idempotency-Key" => "--idempotency-key",
         "If-Match" => "--if-match",
+        "action" => "--action",
         "agent_allocation_ids" => "--agent",
+        "correlation" => "--correlation",
         "finding" => "FIX",
+        "give_up" => "--give-up",
         "labels" => "--label",
+        "member" => "--member",
+        "name" => "NAME",
+        "node" => "--node",
         "plan_digest" => "--plan-digest",
         "project" => "--project",
+        "reason" => "--reason",
         "region" => "--region",
+        "result" => "--result",
         "role" => "--role",
         "server_allocation_id" => "--server",
         "since" => "--since",
+        "source" => "SOURCE",
+        "state" => "--state",
         "sums_sha256" => "--sums-sha256",
         "tail" => "--tail",
         "ttl_seconds" => "--ttl",
         "until" => "--until",
         "version" => "--version",
+        "workload" => "--workload",
         _ => return None,
     })
 }
@@ -337,6 +350,16 @@ fn place(reason: &ProblemReason) -> String {
     }
 }
 
+/// Reports whether a person typed the field at fault: the kind of an operation is the command itself, and the detail of an ambiguous id
+/// has the id.
+fn is_typed(field: &str, problem: &Problem) -> bool {
+    match problem.code.parse() {
+        Ok(Code::IdAmbiguous) => false,
+        Ok(Code::NothingToDo | Code::RestartUnsupported | Code::StateConflict) => field != "kind",
+        Ok(_) | Err(_) => true,
+    }
+}
+
 /// Returns the lines of a problem below its first one.
 fn reasons(problem: &Problem) -> Vec<String> {
     let width = problem.errors.iter().map(|reason| place(reason).len()).max().unwrap_or(0);
@@ -345,7 +368,8 @@ fn reasons(problem: &Problem) -> Vec<String> {
         lines.push(format!("  {:<width$}  {}   {}", place(reason), reason.detail, reason.code));
         lines.extend(reason.next.iter().map(|next| format!("  {:<width$}  → {next}", "")));
     }
-    lines.extend(problem.field.iter().map(|field| match typed(field) {
+    let field = problem.field.iter().filter(|field| is_typed(field, problem));
+    lines.extend(field.map(|field| match typed(field) {
         Some(argument) => format!("  argument: {argument}"),
         None => format!("  field: {field}"),
     }));
@@ -355,8 +379,8 @@ fn reasons(problem: &Problem) -> Vec<String> {
     lines
 }
 
-/// Appends `project_flag` to every command in a text that acts in a project and names none. A command ends at a punctuation mark or at the
-/// end of its line.
+/// Appends `project_flag` to every command in a text that acts in a project and names none, except to those that only print their help. A
+/// command ends at a punctuation mark or at the end of its line.
 pub(crate) fn with_project<'a>(text: &'a str, project_flag: &str) -> Cow<'a, str> {
     static COMMAND: LazyLock<Regex> = LazyLock::new(|| {
         let pattern = r"gpuaas\s(?:allocation|service-account|workload)\s[^;,:)`\n]*[^;,:)`\s]";
@@ -364,7 +388,8 @@ pub(crate) fn with_project<'a>(text: &'a str, project_flag: &str) -> Cow<'a, str
     });
     COMMAND.replace_all(text, |found: &Captures<'_>| {
         let command = &found[0];
-        if command.contains("--project") { command.to_owned() } else { format!("{command}{project_flag}") }
+        let needs_none = command.contains("--project") || command.ends_with(" --help");
+        if needs_none { command.to_owned() } else { format!("{command}{project_flag}") }
     })
 }
 
@@ -414,6 +439,39 @@ mod tests {
           see https://cp.example:7443/docs/errors/placement_invalid · correlation 0198c0de-7a3b-7c11-9b54-0242ac120002 · exit status 4
         ");
         assert_eq!(report.status, ExitStatus::Refused);
+    }
+
+    #[test]
+    fn commands_get_their_project_once_and_help_none() {
+        let shown = |text| with_project(text, " --project ml").into_owned();
+        assert_eq!(shown("gpuaas workload show train; or"), "gpuaas workload show train --project ml; or");
+        let complete = "gpuaas workload show train --project other";
+        assert_eq!(shown(complete), complete);
+        let help = "see: gpuaas workload add-member --help";
+        assert_eq!(shown(help), help);
+    }
+
+    #[test]
+    fn field_is_named_as_it_was_typed_or_not_at_all() {
+        let named = |code: &str, field: &str| {
+            let problem = Problem {
+                kind: format!("/docs/errors/{code}"),
+                title: "Conflict".to_owned(),
+                status: 409,
+                code: code.to_owned(),
+                detail: "refused".to_owned(),
+                field: Some(field.to_owned()),
+                next: None,
+                correlation_id: "0198c0de-7a3b-7c11-9b54-0242ac120002".to_owned(),
+                errors: Vec::new(),
+            };
+            reasons(&problem)
+        };
+        assert_eq!(named("member_unknown", "give_up"), ["  argument: --give-up"]);
+        assert_eq!(named("name_taken", "name"), ["  argument: NAME"]);
+        assert_eq!(named("nothing_to_do", "kind"), Vec::<String>::new(), "the command is the kind");
+        assert_eq!(named("id_ambiguous", "operation"), Vec::<String>::new(), "the detail has the id");
+        assert_eq!(named("field_invalid", "kind"), ["  field: kind"]);
     }
 
     #[test]

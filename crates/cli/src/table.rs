@@ -18,9 +18,13 @@ const STATES: [&str; 6] = ["STATE", "HEALTH", "CONNECTIVITY", "LIFECYCLE", "RESU
 /// Headers of the columns that say why nothing happens.
 const REASONS: [&str; 2] = ["REASON", "WAITING FOR"];
 /// Headers of the columns with ids. Commands accept an id by its beginning, except a correlation id.
-const IDS: [&str; 7] = ["ID", "ALLOCATION", "CORRELATION", "GRANT", "OPERATION", "TARGET", "TASK"];
+const IDS: [&str; 8] = ["ID", "ALLOCATION", "CORRELATION", "GRANT", "OPERATION", "SUBJECT", "TARGET", "TASK"];
+/// Headers of the columns whose cells are shortened anyway: one line of them is better than none.
+const SHORTENED: [&str; 2] = ["DATA", "DETAIL"];
 /// Length of an id, a UUID.
 const ID_LENGTH: usize = 36;
+/// Length of a SHA-256 digest in hex, by which the audit names certificate authorities.
+const DIGEST_LENGTH: usize = 64;
 /// Fewest characters of an id that are shown.
 const ID_LENGTH_MIN: usize = 8;
 
@@ -62,9 +66,19 @@ pub(crate) struct Layout {
     form: Form,
     /// Width of each column; `None` if the terminal has no room for it.
     widths: Vec<Option<usize>>,
-    /// True for each column that is narrower than its cells, so that they are wrapped. In every other column, a longer cell of a later row
-    /// keeps its line.
-    is_wrapped: Vec<bool>,
+    /// What happens to the cells of each column that are wider than it.
+    overflow: Vec<Overflow>,
+}
+
+/// What happens to a cell that is wider than its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overflow {
+    /// It keeps its line: the column is as wide as its cells, and only a later row has a wider one.
+    Kept,
+    /// It takes several lines.
+    Wrapped,
+    /// It is cut between words.
+    Shortened,
 }
 
 /// How ids and times are shown.
@@ -109,7 +123,7 @@ impl Layout {
     }
 
     /// Fits a table into `room` characters: shortens ids to `id_length`, then shows times as ages, then wraps columns of sentences between words, then
-    /// drops columns if `may_drop`. Returns the rows as they are shown.
+    /// shortens details and drops columns if `may_drop`. Returns the rows as they are shown.
     fn fitting(
         headers: Vec<&'static str>,
         rows: &[Vec<String>],
@@ -131,15 +145,27 @@ impl Layout {
         let fits = |natural: &[usize]| room.is_none_or(|room| total(natural.iter()) <= room);
         let last = forms.next_back().expect("the array has three forms");
         let (form, natural, rows) = forms.find(|(_, natural, _)| fits(natural)).unwrap_or(last);
-        let narrowest: Vec<usize> =
+        let mut narrowest: Vec<usize> =
             (0..headers.len()).map(|at| widest(&rows, at, longest_word).max(WRAP_WIDTH_MIN).min(natural[at])).collect();
+        let mut is_shortened = vec![false; headers.len()];
         let mut kept: Vec<usize> = (0..headers.len()).collect();
         // Whole ids name the rows that are printed later: their column stays.
         if let Some(room) = room.filter(|_| may_drop) {
+            // A later row may have a cell where those of the first rows are empty.
+            let has_later_rows = id_length == ID_LENGTH || rows.is_empty();
+            let is_empty = |at: &usize| *at > 0 && !has_later_rows && rows.iter().all(|row| row[*at].is_empty());
             while total(kept.iter().map(|at| &narrowest[*at])) > room
-                && let Some(at) = next_dropped(&headers, &kept[usize::from(id_length == ID_LENGTH)..])
+                && let Some(at) = kept
+                    .iter()
+                    .copied()
+                    .find(is_empty)
+                    .or_else(|| next_dropped(&headers, &kept[usize::from(id_length == ID_LENGTH)..]))
             {
-                kept.retain(|of| *of != at);
+                if SHORTENED.contains(&headers[at]) && narrowest[at] > WRAP_WIDTH_MIN {
+                    (narrowest[at], is_shortened[at]) = (WRAP_WIDTH_MIN, true);
+                } else {
+                    kept.retain(|of| *of != at);
+                }
             }
         }
         let mut widths = natural.clone();
@@ -150,9 +176,14 @@ impl Layout {
             let less = excess.min(slack(at));
             (widths[at], excess) = (widths[at] - less, excess - less);
         }
-        let is_wrapped = widths.iter().zip(&natural).map(|(width, natural)| width < natural).collect();
+        let overflow = |at: usize| match (widths[at] < natural[at], is_shortened[at]) {
+            (false, _) => Overflow::Kept,
+            (true, false) => Overflow::Wrapped,
+            (true, true) => Overflow::Shortened,
+        };
+        let overflow = (0..headers.len()).map(overflow).collect();
         let widths = widths.into_iter().enumerate().map(|(at, width)| kept.contains(&at).then_some(width)).collect();
-        (Self { headers, form, widths, is_wrapped }, rows)
+        (Self { headers, form, widths, overflow }, rows)
     }
 
     /// Returns the headers of the columns for which the terminal has no room.
@@ -170,12 +201,15 @@ impl Layout {
     }
 
     fn painted_row(&self, cells: &[String], paint: fn(&str) -> String) -> String {
-        let lines =
-            |cell: &str, width, is_wrapped| if is_wrapped { wrapped(cell, width) } else { vec![cell.to_owned()] };
+        let lines = |cell: &str, width, overflow| match overflow {
+            Overflow::Kept => vec![cell.to_owned()],
+            Overflow::Wrapped => wrapped(cell, width),
+            Overflow::Shortened => vec![shortened(cell, width).into_owned()],
+        };
         let columns: Vec<(&str, usize, Vec<String>)> = (self.headers.iter().zip(&self.widths))
-            .zip(self.is_wrapped.iter().zip(cells))
-            .filter_map(|((header, width), (is_wrapped, cell))| {
-                width.map(|width| (*header, width, lines(cell, width, *is_wrapped)))
+            .zip(self.overflow.iter().zip(cells))
+            .filter_map(|((header, width), (overflow, cell))| {
+                width.map(|width| (*header, width, lines(cell, width, *overflow)))
             })
             .collect();
         let lines = columns.iter().map(|(.., lines)| lines.len()).max().unwrap_or(1);
@@ -201,19 +235,25 @@ impl Form {
     /// Returns the cells of a row as they are shown.
     fn row(self, headers: &[&str], cells: &[String]) -> Vec<String> {
         let shown = |(header, cell): (&&str, &String)| match id_in(header, cell) {
-            Some((before, id, after)) => format!("{before}{}{after}", &id[..self.id_length]),
+            Some((before, id, after)) => format!("{before}{}{after}", &id[..self.length_of(id)]),
             None => self.has_ages.then(|| format_distance(cell)).flatten().unwrap_or_else(|| cell.clone()),
         };
         headers.iter().zip(cells).map(shown).collect()
     }
+
+    /// Returns how many characters of an id or a digest are shown.
+    fn length_of(self, id: &str) -> usize {
+        if self.id_length == ID_LENGTH { id.len() } else { self.id_length }
+    }
 }
 
-/// Returns the id in a cell with what is before and after it: `ID …`, or `KIND/ID`. `None` for other cells and columns.
+/// Returns the id or the digest in a cell with what is before and after it: `ID …`, or `KIND/ID`. `None` for other cells and columns.
 fn id_in<'a>(header: &str, cell: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
     let word = cell.split(' ').next()?;
     let (before, rest) = cell.split_at(word.rfind('/').map_or(0, |slash| slash + 1));
     let (id, after) = rest.split_at(word.len() - before.len());
-    let is_id = id.len() == ID_LENGTH && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    let is_id = matches!(id.len(), ID_LENGTH | DIGEST_LENGTH)
+        && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
     (IDS.contains(&header) && is_id).then_some((before, id, after))
 }
 
@@ -234,12 +274,12 @@ fn id_length(headers: &[&str], rows: &[Vec<String>]) -> usize {
     longest.min(ID_LENGTH)
 }
 
-/// Returns the column that is dropped next: first those that lead to other objects, then the last one, but ids only after the others, and
-/// states, reasons and actions last. A first column that is no id names the rows and stays.
+/// Returns the column that is dropped next, of those with a value: first those that lead to other objects, then the last one, but ids and actors only after the
+/// others, and states, reasons and actions last. A first column that is no id names the rows and stays.
 fn next_dropped(headers: &[&str], kept: &[usize]) -> Option<usize> {
     let rank = |at: usize| match headers[at] {
         "CORRELATION" | "TOKEN" => 0,
-        header if IDS.contains(&header) => 2,
+        header if header == "ACTOR" || IDS.contains(&header) => 2,
         header if header == "ACTION" || STATES.contains(&header) || REASONS.contains(&header) => 3,
         _ => 1,
     };

@@ -16,6 +16,8 @@ pub struct AuditQuery {
     pub target: Option<String>,
     /// Action, for example `task.dispatch`.
     pub action: Option<String>,
+    /// Result, for example `refused`.
+    pub result: Option<String>,
     /// Name or id of the project.
     pub project: Option<String>,
     /// Name or id of a workload.
@@ -33,11 +35,13 @@ pub struct AuditQuery {
 impl Client {
     /// Lists audit records, oldest first.
     pub async fn list_audit(&self, of: &AuditQuery) -> Result<List<AuditEntry>, ClientError> {
-        let AuditQuery { actor, target, action, project, workload, correlation, since, until, newest } = of.clone();
+        let AuditQuery { actor, target, action, result, project, workload, correlation, since, until, newest } =
+            of.clone();
         let filters = [
             ("actor", actor),
             ("target", target),
             ("action", action),
+            ("result", result),
             ("project", project),
             ("workload", workload),
             ("correlation", correlation),

@@ -18,4 +18,4 @@ pub use audit::AuditQuery;
 pub use error::ClientError;
 pub use logs::{LogOptions, WorkloadLogOptions};
 pub use operations::GiveUp;
-pub use transport::Client;
+pub use transport::{Client, check_url};

@@ -246,6 +246,11 @@ fn with_conditions(path: &str, is_dry_run: bool, plan_digest: Option<&str>) -> S
     })
 }
 
+/// Refuses a URL that is not that of a control plane: `https://host` or `https://host:port`.
+pub fn check_url(url: &str) -> Result<(), ClientError> {
+    authority_of(url).map(drop)
+}
+
 /// Returns host and port of `https://host:port`.
 fn authority_of(url: &str) -> Result<Authority, ClientError> {
     let refused = |why: &str| ClientError::InvalidSetting(format!("the URL {url:?} {why}"));

@@ -440,6 +440,8 @@ impl Code {
             // The other side was reached and failed.
             Self::HostFailed | Self::ReimageHookFailed => ExitStatus::Failed,
             Self::AgentIdentityDamaged => ExitStatus::Damaged,
+            // The workload exists, but no member of this name.
+            Self::MemberUnknown => ExitStatus::NotFound,
             // An argument that cannot be valid.
             Self::FieldInvalid
             | Self::QueryInvalid
@@ -516,6 +518,7 @@ mod tests {
         assert_eq!(Code::FieldInvalid.exit(), ExitStatus::Usage);
         assert_eq!(Code::PlacementInvalid.exit(), ExitStatus::Refused);
         assert_eq!(Code::AllocationInUse.exit(), ExitStatus::Conflict);
+        assert_eq!(Code::MemberUnknown.exit(), ExitStatus::NotFound, "as every name that does not exist");
         assert_eq!(Code::OperationInProgress.exit(), ExitStatus::Conflict);
         assert_eq!(Code::Unauthenticated.exit(), ExitStatus::Unauthorized);
         assert_eq!(Code::ServerUnreachable.exit(), ExitStatus::Unreachable);

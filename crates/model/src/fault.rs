@@ -168,7 +168,7 @@ impl NextAction {
 
     /// Wait for an operation that is under way.
     pub fn watch(operation: impl Display) -> Self {
-        Self::with_command("wait: an operation is under way", format!("gpuaas operation watch {operation}"))
+        Self::with_command("wait; an operation is under way", format!("gpuaas operation watch {operation}"))
     }
 
     /// Decommission the workload, because of `reason`.

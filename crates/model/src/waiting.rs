@@ -115,12 +115,12 @@ impl NextAction {
 
     /// Wait for an allocation to settle.
     pub fn show_allocation(allocation: impl Display) -> Self {
-        Self::with_command("wait: the platform continues by itself", format!("gpuaas allocation show {allocation}"))
+        Self::with_command("wait; the platform continues by itself", format!("gpuaas allocation show {allocation}"))
     }
 
     /// Wait for a task to end.
     pub fn show_task(task: impl Display) -> Self {
-        Self::with_command("wait: the task ends at its deadline at the latest", format!("gpuaas task show {task}"))
+        Self::with_command("wait; the task ends at its deadline at the latest", format!("gpuaas task show {task}"))
     }
 
     /// Let a drained member accept work again, or remove it.
@@ -134,7 +134,7 @@ impl NextAction {
     /// Watch an operation until its running steps end after a requested cancellation.
     pub fn await_cancellation(operation: impl Display) -> Self {
         Self::with_command(
-            "wait: running steps end before the operation does",
+            "wait; running steps end before the operation does",
             format!("gpuaas operation watch {operation}"),
         )
     }

@@ -136,7 +136,7 @@ pub trait App: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Returns what no comparison looks at, in sentences that name the command that does.
+    /// Returns what no comparison looks at, in sentences that name the command that does; `NAME` in them stands for the workload's name.
     fn not_compared(&self) -> Vec<String>;
 }
 

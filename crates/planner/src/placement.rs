@@ -83,7 +83,7 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
         refuse(
             Code::AllocationUnreachable,
             format!("{node} has been {} since {}", candidate.connectivity, candidate.connectivity_since),
-            "choose another, or see why its agent does not connect: gpuaas node show NODE",
+            &format!("choose another, or see why its agent does not connect: gpuaas node show {node}"),
         );
     }
     if let Some((code, detail)) = candidate.problem.as_ref().filter(|_| !is_over) {

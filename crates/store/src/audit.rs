@@ -1,6 +1,6 @@
 //! The audit log: append-only, written in the transaction of the change that it records.
 
-use gpuaas_model::{AuditAction, CorrelationId, ProjectId, Timestamp, WorkloadId};
+use gpuaas_model::{AuditAction, AuditResult, CorrelationId, ProjectId, Timestamp, WorkloadId};
 use serde_json::Value as Json;
 
 use crate::{
@@ -29,6 +29,8 @@ pub struct AuditFilter {
     pub target: Option<String>,
     /// Only records of this action.
     pub action: Option<AuditAction>,
+    /// Only records with this result.
+    pub result: Option<AuditResult>,
     /// Only records of this project.
     pub project: Option<ProjectId>,
     /// Only records about this workload, those of its tasks included.
@@ -144,6 +146,8 @@ pub(crate) fn list(filter: &AuditFilter) -> Select {
     for (column, value) in given {
         list = list.equal_unindexed(column, value);
     }
+    // Few values, and no index.
+    list = list.equal_unindexed("result", filter.result);
     let limit = Value::Int(i64::from(filter.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX)));
     let bounds = (filter.after == 0, filter.before.is_none_or(|before| before == AuditFilter::NEWEST));
     let list = list.within("audit", (filter.since, filter.until), bounds);

@@ -6256,6 +6256,8 @@ export interface operations {
                 target?: string;
                 /** @description Action, for example `task.dispatch`. */
                 action?: components["schemas"]["AuditAction"];
+                /** @description Result, for example `refused`. */
+                result?: components["schemas"]["AuditResult"];
                 /** @description Name or id of the project; also the id of a deleted one. Defaults to the caller's project, or to all. */
                 project?: string;
                 /** @description Name or id of a workload: the records about it and about its tasks. Of several workloads with one name, the newest. */

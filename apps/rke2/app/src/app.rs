@@ -201,9 +201,8 @@ impl App for Rke2 {
     }
 
     fn not_compared(&self) -> Vec<String> {
-        let what = "files and services on the nodes at this moment";
-        let how = "the platform checks them after every change, and gpuaas workload reconcile NAME writes them again";
-        vec![format!("{what}: {how}")]
+        let what = "files and services on the nodes at this moment. The platform checks them after every change";
+        vec![format!("{what}; to write them again: gpuaas workload reconcile NAME")]
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn describe(step: &StepSpec, request: &OperationRequest, workload: &W
             does("check again that every allocation can be used")
         }
         (StepAction::Record { record: RecordKind::Milestone }, _) => {
-            does(format!("record that {} is reached", step.key))
+            does(format!("record in the database: {}", step.key))
         }
         (StepAction::Record { record: RecordKind::AwaitNode }, _) => does("wait until the node is connected again"),
         (StepAction::Record { record: RecordKind::GiveUp }, member) => {

@@ -85,7 +85,7 @@ pub(crate) fn place(
     let growing = !existing.is_empty();
     let Named { server, agents } = Named::read(intent);
     let reasons = check_shape(intent, growing);
-    let mut placing = Placing { candidates, manifest, reasons, seen: BTreeSet::new(), placed: Vec::new() };
+    let mut placing = Placing { candidates, existing, manifest, reasons, seen: BTreeSet::new(), placed: Vec::new() };
     if let Some(server) = server.filter(|_| !growing) {
         placing.place_member(SERVER_FIELD, names::SERVER, 1, server);
     }
@@ -139,6 +139,8 @@ fn ill_formed(violation: Violation) -> Reason {
 
 struct Placing<'a> {
     candidates: &'a [Candidate],
+    /// Members of the cluster before; empty for a new one.
+    existing: &'a [MemberView],
     manifest: &'a Manifest,
     reasons: Vec<Reason>,
     seen: BTreeSet<AllocationId>,
@@ -168,6 +170,13 @@ impl Placing<'_> {
             return;
         };
         let mut candidate = candidate.clone();
+        let is_there = |member: &&MemberView| member.is_present() && member.place.allocation() == Some(id);
+        if let Some(member) = self.existing.iter().find(is_there) {
+            // The advice for a node of another workload is to end that one.
+            candidate.used_by = None;
+            let detail = format!("{} is already the node of {} in this workload", candidate.node.name, member.name);
+            self.refuse(field, Code::AllocationInUse, &detail, "choose another node");
+        }
         if component == names::AGENT {
             // An inspection checks the ports of a server. An agent needs fewer, and its own preflight checks them.
             candidate.blocking.remove(Check::PortTaken.as_str());

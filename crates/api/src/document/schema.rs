@@ -139,6 +139,7 @@ pub(super) fn of_query(name: &str, operation: &str) -> Option<RefOr<Schema>> {
         ("sha256", _) => string().min_length(Some(64)).max_length(Some(64)).pattern(Some(DIGEST)).build(),
         ("actor" | "target" | "app" | "unit", _) => text(),
         ("action", _) => return Some(component("AuditAction")),
+        ("result", _) => return Some(component("AuditResult")),
         ("connectivity", _) => return Some(component("Connectivity")),
         ("health", _) => return Some(component("Health")),
         ("kind", "list_archives") => return Some(component("ArchiveKind")),

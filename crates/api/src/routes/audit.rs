@@ -35,6 +35,8 @@ pub(crate) struct AuditParams {
     target: Option<String>,
     /// Action, for example `task.dispatch`.
     action: Option<String>,
+    /// Result, for example `refused`.
+    result: Option<String>,
     /// Name or id of the project; also the id of a deleted one. Defaults to the caller's project, or to all.
     project: Option<String>,
     /// Name or id of a workload: the records about it and about its tasks. Of several workloads with one name, the newest.
@@ -75,7 +77,8 @@ pub(crate) async fn list_audit(
         actor: params.actor,
         target: params.target,
         action: parsed(params.action.as_deref(), "action")?,
-        correlation: correlation.map_err(|_| invalid("correlation", "a correlation id is a UUID"))?,
+        result: parsed(params.result.as_deref(), "result")?,
+        correlation: correlation.map_err(|_| invalid("correlation", "a correlation id is a whole UUID"))?,
         since: time(params.since.as_deref(), "since")?,
         until: time(params.until.as_deref(), "until")?,
         after,

@@ -7,13 +7,14 @@ use axum::{
 };
 use gpuaas_api_types::{CreateProject, List, Project};
 use gpuaas_engine::commands::project;
-use gpuaas_model::{Code, Name};
+use gpuaas_model::{Code, Name, NameError};
 
 use crate::{
     auth::Authenticated,
     body::Body,
     convert,
     declaration::declare,
+    json::bounded,
     lookup,
     page::{DryRunParams, PageParams, Params},
     problem::ApiProblem,
@@ -80,7 +81,8 @@ pub(crate) async fn delete_project(
 
 /// Parses a name from a request.
 pub(crate) fn name(text: &str) -> Result<Name, ApiProblem> {
-    text.parse().map_err(|error: gpuaas_model::NameError| {
-        ApiProblem::new(Code::FieldInvalid, error.to_string()).about("name").then("choose a name like gpu-07 or train")
+    text.parse().map_err(|error: NameError| {
+        let detail = format!("{:?} is not valid: {error}", bounded(text));
+        ApiProblem::new(Code::FieldInvalid, detail).about("name").then("choose a name like gpu-07 or train")
     })
 }

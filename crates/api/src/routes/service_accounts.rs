@@ -12,6 +12,7 @@ use gpuaas_store::ServiceAccountRecord;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::projects;
 use crate::{
     auth::Authenticated,
     body::Body,
@@ -91,7 +92,7 @@ pub(crate) async fn create_service_account(
     Body(ask): Body<CreateServiceAccount>,
 ) -> Result<(StatusCode, Json<ServiceAccount>), ApiProblem> {
     let invalid = |field: &'static str, why: String| ApiProblem::new(Code::FieldInvalid, why).about(field);
-    let name: Name = ask.name.parse().map_err(|error: gpuaas_model::NameError| invalid("name", error.to_string()))?;
+    let name = projects::name(&ask.name)?;
     let role = ask.role.parse().map_err(|error: String| invalid("role", error))?;
     let project = project(&state, &caller, ask.project.as_deref()).await?;
     let workload = match &ask.workload {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{EventKind, LogSource, Name, OperationId, StepState, TaskId, TaskState, WorkloadId};
+use gpuaas_model::{EventKind, LogSource, Name, OperationId, Recovery, StepState, TaskId, TaskState, WorkloadId};
 use gpuaas_store::{EventRecord, Reader, StoreError};
 use gpuaas_wire::task::TaskOutcome;
 use serde_json::Value;
@@ -11,6 +11,8 @@ use super::line::TimedLine;
 
 /// Operations of the project whose workload is remembered.
 const OPERATIONS_KNOWN_MAX: usize = 256;
+/// The recovery of a workload that needs none.
+const NO_RECOVERY: &str = Recovery::None.as_str();
 
 /// The objects whose events belong to a workload's logs.
 #[derive(Clone, Copy)]
@@ -104,10 +106,7 @@ impl Describer {
         };
         let (subject, text) = match kind {
             Subject::Workload => (format!("workload {}", self.name), workload_text(event)),
-            Subject::Member => {
-                let text = joined(&[field(data, "state"), field(data, "health"), field(data, "fault")]);
-                (format!("member {}", field(data, "member")), text)
-            }
+            Subject::Member => (format!("member {}", field(data, "member")), member_text(data)),
             Subject::Operation => (format!("operation {}", event.subject_id), operation_text(event)),
             Subject::Step => (format!("step {}", field(data, "key")), step_text(data)),
             Subject::Task => (format!("task {}", field(data, "type")), task_text(reader, event).await?),
@@ -177,19 +176,35 @@ fn workload_text(event: &EventRecord) -> String {
         _ => joined(&[
             field(data, "lifecycle"),
             &prefixed("phase ", field(data, "phase")),
+            &progress_text(data),
             field(data, "health"),
-            &prefixed("recovery ", field(data, "recovery")),
+            &prefixed("recovery ", Some(field(data, "recovery")).filter(|of| *of != NO_RECOVERY).unwrap_or_default()),
             field(data, "fault"),
         ]),
     }
 }
 
+/// Returns how many steps of a workload's operation have ended, for example `5/18`.
+fn progress_text(data: &Value) -> String {
+    let count = |name: &str| data["progress"][name].as_u64();
+    count("completed").zip(count("total")).map_or_else(String::new, |(completed, total)| format!("{completed}/{total}"))
+}
+
+/// Describes a member by its state and health; by one of them if both have one name, as of a failed member.
+fn member_text(data: &Value) -> String {
+    let state = field(data, "state");
+    let health = Some(field(data, "health")).filter(|health| *health != state).unwrap_or_default();
+    joined(&[state, health, field(data, "fault")])
+}
+
 fn operation_text(event: &EventRecord) -> String {
     let operation = field(&event.data, "kind");
     match event.kind {
-        EventKind::OperationStarted => format!("{operation} started"),
+        EventKind::OperationStarted => {
+            format!("{operation}: started{}", prefixed(", requested by ", field(&event.data, "requested_by")))
+        }
         EventKind::OperationCancelRequested => format!("{operation}: cancellation requested"),
-        _ => joined(&[&format!("{operation} {}", field(&event.data, "state")), field(&event.data, "fault")]),
+        _ => joined(&[&format!("{operation}: {}", field(&event.data, "state")), field(&event.data, "fault")]),
     }
 }
 
@@ -200,7 +215,9 @@ fn step_text(data: &Value) -> String {
     let attempts = data["attempts"].as_u64().filter(|attempts| *attempts > 1);
     let attempt = attempts.map(|attempts| format!("attempt {attempts}")).unwrap_or_default();
     let not_before = prefixed("again at ", field(data, "not_before"));
-    joined(&[field(data, "state"), &attempt, field(data, "detail"), &not_before, field(data, "fault")])
+    // The detail of a step that has ended is what it last waited for.
+    let detail = if data["state"] == StepState::Backoff.as_str() { field(data, "detail") } else { "" };
+    joined(&[field(data, "state"), &attempt, detail, &not_before, field(data, "fault")])
 }
 
 /// Describes a task that was sent or ended, with the message of its failure.

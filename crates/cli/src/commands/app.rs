@@ -65,7 +65,7 @@ const OPTIONS: &[Column<PlacementOption>] = &[
 ];
 
 /// Returns the versions, each marked if it is a stand-in.
-fn versions(app: &App) -> Vec<String> {
+pub(crate) fn versions(app: &App) -> Vec<String> {
     let badge = |version: &String| if app.stand_ins.contains(version) { " (stand-in)" } else { "" };
     app.versions.iter().map(|version| format!("{version}{}", badge(version))).collect()
 }

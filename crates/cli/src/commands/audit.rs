@@ -4,7 +4,7 @@ use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::AuditEntry;
 use gpuaas_client::{AuditQuery, Client};
-use gpuaas_model::AuditAction;
+use gpuaas_model::{AuditAction, AuditResult};
 use jiff::Timestamp;
 
 use crate::{
@@ -29,6 +29,9 @@ pub(crate) enum Verb {
         /// Only records of this action, for example task.dispatch
         #[arg(long, add = ArgValueCandidates::new(completion::values(AuditAction::ALL)))]
         action: Option<String>,
+        /// Only records with this result: accepted, succeeded, refused or failed
+        #[arg(long, add = ArgValueCandidates::new(completion::values(AuditResult::ALL)))]
+        result: Option<String>,
         /// Only records about this workload and its tasks; of several workloads with one name, the newest
         #[arg(long, value_name = "NAME|ID", add = ArgValueCandidates::new(completion::workloads))]
         workload: Option<String>,
@@ -50,11 +53,12 @@ pub(crate) enum Verb {
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
-    let Verb::List { actor, target: about, action, workload, correlation, since, until, limit } = verb;
+    let Verb::List { actor, target: about, action, result, workload, correlation, since, until, limit } = verb;
     let query = AuditQuery {
         actor,
         target: about,
         action,
+        result,
         project: target.project.clone(),
         workload,
         correlation,
@@ -65,13 +69,22 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     let records = client.list_audit(&query).await?.items;
     output::list(target.output, &records, AUDIT, |record| record.sequence.to_string())?;
     if records.is_empty() {
-        let hint = match &query.target {
-            Some(name) if !name.contains('/') => format!("--target takes KIND/NAME, for example workload/{name}"),
-            Some(_) | None => "check the spelling: a name that does not exist is no error".to_owned(),
-        };
-        output::hint(target.output, &hint);
+        if let Some(hint) = hint(&query) {
+            output::hint(target.output, &hint);
+        }
     }
     Ok(())
+}
+
+/// Returns what a person may have mistyped if no record was found; `None` if no name was given.
+fn hint(query: &AuditQuery) -> Option<String> {
+    match &query.target {
+        Some(name) if !name.contains('/') => Some(format!("--target takes KIND/NAME, for example workload/{name}")),
+        Some(_) | None => {
+            let names_one = query.target.is_some() || query.actor.is_some() || query.correlation.is_some();
+            names_one.then(|| "check the spelling: a name that does not exist is no error".to_owned())
+        }
+    }
 }
 
 pub(crate) const AUDIT: &[Column<AuditEntry>] = &[

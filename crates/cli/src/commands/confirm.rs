@@ -99,7 +99,12 @@ async fn ask(question: &str) -> anyhow::Result<()> {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).map(|_| line)
     });
-    anyhow::ensure!(is_yes(&answer.await??), "not confirmed; nothing was changed");
+    let answer = answer.await??;
+    if !answer.ends_with('\n') {
+        // Ctrl-D leaves the cursor behind the question.
+        output::message("");
+    }
+    anyhow::ensure!(is_yes(&answer), "not confirmed; nothing was changed");
     Ok(())
 }
 

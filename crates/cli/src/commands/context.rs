@@ -7,7 +7,7 @@ use std::{
 
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use gpuaas_client::ClientError;
+use gpuaas_client::{ClientError, check_url};
 use serde::Serialize;
 
 use super::confirm::{Confirm, Loss};
@@ -157,7 +157,8 @@ fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
     output::list(target.output, &all, &columns, |context| context.name.clone())
 }
 
-/// Returns the named context, or a new one, with the given settings changed and all others kept.
+/// Returns the named context, or a new one, with the given settings changed and all others kept. Refuses a URL and a CA file with which no
+/// command could succeed.
 fn changed(contexts: &Contexts, target: &Target, name: &str, given_token: Option<String>) -> anyhow::Result<Context> {
     check_name(name)?;
     let context = contexts.contexts.get(name).cloned().unwrap_or_default();
@@ -167,14 +168,17 @@ fn changed(contexts: &Contexts, target: &Target, name: &str, given_token: Option
         None => (None, None, None),
     };
     let ca_file = target.ca_file.clone().map(std::path::absolute).transpose()?.or(ca_file);
-    let url = target.url.clone().or(url).or(context.url);
-    if url.is_none() {
+    if let Some(file) = &ca_file {
+        std::fs::metadata(file).map_err(|error| unreadable("CA file", file, &error))?;
+    }
+    let Some(url) = target.url.clone().or(url).or(context.url) else {
         let refused =
             format!("context {name} needs a control plane: add --url URL and --ca-file FILE, or --ready-file FILE");
         return Err(ClientError::InvalidSetting(refused).into());
-    }
+    };
+    check_url(&url)?;
     Ok(Context {
-        url,
+        url: Some(url),
         ca_file: ca_file.or(context.ca_file),
         token: given_token.or(token).or(context.token),
         project: target.project.clone().or(context.project),

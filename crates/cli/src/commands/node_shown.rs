@@ -25,7 +25,10 @@ pub(super) fn described(node: &Node) -> String {
     }));
     lines.extend(node.machine_changed.iter().map(|change| {
         let before: String = change.before.chars().take(ID_SHOWN).collect();
-        format!("changed     machine changed {} ago; earlier machine id {before}…", format_age(&change.at))
+        format!(
+            "changed     it came back on another machine {} ago; earlier machine id {before}…",
+            format_age(&change.at)
+        )
     }));
     if let Some(facts) = &node.facts {
         lines.extend(facts.machine.iter().map(|machine| machine_line(node, facts, machine)));

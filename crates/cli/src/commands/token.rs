@@ -23,7 +23,8 @@ pub(crate) enum Verb {
     Create {
         /// Name of the token, shown in audit records
         name: String,
-        /// Role: platform-admin, platform-operator, platform-auditor, platform-metrics, project-admin, project-member, viewer or auditor
+        /// Role: platform-admin, platform-operator, platform-auditor or platform-metrics; in a project (--project), project-admin,
+        /// project-member, viewer or auditor
         #[arg(long, add = ArgValueCandidates::new(completion::values(Role::ALL)))]
         role: String,
         /// Lifetime, for example 24h, at most a year; default: 30 days

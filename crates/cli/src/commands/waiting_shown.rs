@@ -35,7 +35,7 @@ pub(super) fn lines(waiting: Option<&Waiting>, shown: Option<&str>, project_flag
 
 /// Formats the line WAITING, with a line end before it.
 pub(super) fn line(waiting: &Waiting) -> String {
-    format!("\nWAITING  for {}; the {} has to act ({})", waiting.what, waiting.from, times(waiting))
+    format!("\nWAITING  for {} ({}); the {} has to act", waiting.what, times(waiting), waiting.from)
 }
 
 fn times(waiting: &Waiting) -> String {
@@ -56,7 +56,7 @@ mod tests {
             since: at(-180),
             until: Some(at(600)),
             evidence: Some("etcd is not ready".to_owned()),
-            next: "wait: an operation is under way".to_owned(),
+            next: "wait; an operation is under way".to_owned(),
             command: Some("gpuaas workload show train".to_owned()),
         }
     }
@@ -78,8 +78,8 @@ mod tests {
         let of = Waiting { until: None, ..waiting() };
         assert_eq!(
             lines(Some(&of), None, " --project ml"),
-            "\nWAITING  for agent-2 to start; the node has to act (for 3 min)\nEVIDENCE etcd is not ready\n\
-             NEXT     wait: an operation is under way: gpuaas workload show train --project ml"
+            "\nWAITING  for agent-2 to start (for 3 min); the node has to act\nEVIDENCE etcd is not ready\n\
+             NEXT     wait; an operation is under way: gpuaas workload show train --project ml"
         );
         assert!(!lines(Some(&of), Some("etcd is not ready"), "").contains("EVIDENCE"));
         assert_eq!(lines(None, None, ""), "");

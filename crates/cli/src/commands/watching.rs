@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
-use gpuaas_api_types::{OperationDetail, Started, Step};
+use gpuaas_api_types::{Operation, OperationDetail, Started, Step, Waiting};
 use gpuaas_client::Client;
 use gpuaas_model::{ExitStatus, visible};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -136,7 +136,7 @@ struct Progress {
 impl Progress {
     fn report(&mut self, workload: &str, detail: &OperationDetail) {
         if self.line.is_none() && output::is_interactive() && !detail.steps.is_empty() {
-            self.line = Some(progress_line(&detail.operation.kind, workload, detail.steps.len()));
+            self.line = Some(progress_line(&detail.operation, workload, detail.steps.len()));
         }
         for step in in_order(&detail.steps) {
             let before = self.reported.insert(step.key.clone(), step.state.clone());
@@ -177,14 +177,17 @@ fn in_order(steps: &[Step]) -> Vec<&Step> {
     changed
 }
 
-fn progress_line(kind: &str, workload: &str, steps: usize) -> ProgressBar {
-    let line = ProgressBar::new(steps as u64);
+/// Returns the line of an operation. Its time is that of the operation, which may be older than this command.
+fn progress_line(operation: &Operation, workload: &str, steps: usize) -> ProgressBar {
+    let now = jiff::Timestamp::now().to_string();
+    let age = millis_between(&operation.created_at, &now).and_then(|age| u64::try_from(age).ok()).unwrap_or(0);
+    let line = ProgressBar::new(steps as u64).with_elapsed(Duration::from_millis(age));
     // The message comes last: a terminal that becomes narrower cuts it and nothing else.
     let template = format!("{{prefix}}   {{bar:{BAR_WIDTH}}}  {{pos}}/{{len}} {{elapsed}}   {{wide_msg}}");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         line.set_style(style.progress_chars("━╸─"));
     }
-    line.set_prefix(format!("{kind} {workload}"));
+    line.set_prefix(format!("{} {workload}", operation.kind));
     line.enable_steady_tick(TICK);
     line
 }
@@ -215,11 +218,22 @@ fn format_step(step: &Step) -> String {
 fn format_progress(detail: &OperationDetail) -> String {
     let step = detail.steps.iter().find(|step| matches!(step.state.as_str(), "running" | "backoff"));
     let Some(step) = step else {
-        let waiting = waiting_shown::sentence(detail.operation.waiting.as_ref());
+        let waiting = waiting_shown::sentence(since_last_step(detail).as_ref());
         return visible(waiting.as_ref().unwrap_or(&detail.operation.state)).into_owned();
     };
     let what = step.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
     visible(&format!("{} · {}{what}", step.phase, step.key)).into_owned()
+}
+
+/// Returns what an operation waits for between two steps. Its wait began when the last step ended; the operation itself names its begin.
+fn since_last_step(detail: &OperationDetail) -> Option<Waiting> {
+    let waiting = detail.operation.waiting.clone()?;
+    let last = detail.steps.iter().filter_map(|step| step.ended_at.clone()).max();
+    Some(match last {
+        // All times have the same form, so that their order is that of their texts.
+        Some(ended) if ended > waiting.since => Waiting { since: ended, ..waiting },
+        Some(_) | None => waiting,
+    })
 }
 
 #[cfg(test)]
@@ -241,6 +255,23 @@ mod tests {
         let steps = [step("skipped"), late, step("pending"), running, step("failed")];
         let states: Vec<&str> = in_order(&steps).iter().map(|step| step.state.as_str()).collect();
         assert_eq!(states, ["failed", "succeeded", "running", "skipped"]);
+    }
+
+    #[test]
+    fn wait_between_two_steps_begins_at_the_end_of_the_last_one() {
+        let begin = "2026-07-01T08:00:00.000Z";
+        let value = serde_json::json!({
+            "operation": {
+                "id": "o", "workload": "w", "kind": "deploy", "state": "running", "requested_by": "ann", "created_at": begin,
+                "waiting": { "what": "the platform to begin its next step", "from": "platform", "since": begin, "next": "wait" },
+            },
+            "steps": [step("succeeded")],
+        });
+        let mut detail: OperationDetail = serde_json::from_value(value).expect("an operation");
+        let since = |detail: &OperationDetail| since_last_step(detail).expect("it waits").since;
+        assert_eq!(since(&detail), "2026-07-01T08:00:02.500Z");
+        detail.steps.clear();
+        assert_eq!(since(&detail), begin);
     }
 
     #[test]

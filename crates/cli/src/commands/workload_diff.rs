@@ -88,7 +88,7 @@ mod tests {
         serde_json::from_value(json!({
             "workload": "0198c0de-7a3b-7c11-9b54-0242ac12000a", "workload_name": "train", "lifecycle": "running",
             "compared_at": "2026-07-01T12:00:00.000Z", "differences": differences, "unknown": unknown,
-            "not_compared": ["files: gpuaas workload reconcile NAME"],
+            "not_compared": ["files; to write them again: gpuaas workload reconcile train"],
         }))
         .expect("a comparison")
     }
@@ -124,7 +124,7 @@ mod tests {
             "labels.rack",
             "gpuaas workload reconcile train --project ml",
             "NOT KNOWN what only its cluster shows: it did not answer within 10 s",
-            "NOT COMPARED files",
+            "NOT COMPARED files; to write them again: gpuaas workload reconcile train --project ml",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

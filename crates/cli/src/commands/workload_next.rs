@@ -140,12 +140,12 @@ fn actions(workload: &Workload, open: Option<&Operation>) -> Option<String> {
     let has = |action: &str| workload.actions.iter().any(|offered| offered == action);
     // An operation of the platform has a reason, and yields to every other one.
     if let Some(open) = open.filter(|open| open.reason.is_none()) {
-        let cancel = if has("cancel") {
-            format!("gpuaas operation cancel {}; every other one", open.id)
+        let after = verb(&open.kind);
+        return Some(if has("cancel") {
+            format!("ACTIONS  gpuaas operation cancel {}; the others once {after} has ended", open.id)
         } else {
-            "every one".to_owned()
-        };
-        return Some(format!("ACTIONS  {cancel} after {}", verb(&open.kind)));
+            format!("ACTIONS  none until {after} has ended")
+        });
     }
     // An operation is cancelled by its id, and not by a verb of the workload.
     let verbs: Vec<String> =
@@ -283,8 +283,8 @@ mod tests {
             lines(&busy, Some(&operation("stop", "running", false)))
         };
         let shown = of(json!(["cancel"]));
-        assert_eq!(shown, "\nACTIONS  gpuaas operation cancel 0198; every other one after stop");
-        assert_eq!(of(json!([])), "\nACTIONS  every one after stop", "it is being cancelled");
+        assert_eq!(shown, "\nACTIONS  gpuaas operation cancel 0198; the others once stop has ended");
+        assert_eq!(of(json!([])), "\nACTIONS  none until stop has ended", "it is being cancelled");
     }
 
     #[test]

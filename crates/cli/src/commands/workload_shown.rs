@@ -193,7 +193,7 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     }
     let is_shown = |of: &&Operation| !of.parameters.is_empty() || is_being_cancelled(of);
     if let Some(operation) = operation.map(|detail| &detail.operation).filter(is_shown) {
-        words.push_str(&format!("\nOPERATION {} · {}", titled(operation), shown_state(operation)));
+        words.push_str(&format!("\nOPERATION {} · {}", titled(operation), shown_state(operation).replace('_', " ")));
     }
     let own = operation.map(|detail| &detail.operation).filter(|operation| operation.ended_at.is_none());
     if let Some(reason) = own.and_then(|operation| operation.reason.as_ref()) {
@@ -387,9 +387,17 @@ fn lifetime(seconds: u64) -> String {
 
 /// Returns the kind of an operation with its parameters, for example `upgrade version=v1.37.1+rke2r1`.
 pub(super) fn titled(operation: &Operation) -> String {
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let parameters = operation.parameters.iter().map(|(name, value)| format!(" {name}={}", shown(value)));
+    let parameters = operation.parameters.iter().map(|(name, value)| format!(" {name}={}", parameter(value)));
     format!("{}{}", operation.kind, parameters.collect::<String>())
+}
+
+/// Formats a parameter; in quotation marks if it contains blanks, so that its end is visible.
+fn parameter(value: &Value) -> String {
+    match value {
+        Value::String(text) if !text.contains(char::is_whitespace) => text.clone(),
+        Value::Array(items) => items.iter().map(parameter).collect::<Vec<_>>().join(","),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => value.to_string(),
+    }
 }
 
 /// Returns the state of an operation, with a requested cancellation that has not ended it yet.

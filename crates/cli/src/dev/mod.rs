@@ -7,7 +7,7 @@ mod sandbox;
 
 use std::{
     fs::{self, TryLockError},
-    net::SocketAddr,
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -22,6 +22,7 @@ use gpuaas_server::{ServerError, ServerOptions, ports::SystemEntropy, write_priv
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
+    commands::app::versions,
     connection::{ReadyFile, ReadyNode},
     environment, output,
 };
@@ -56,6 +57,8 @@ pub(crate) struct Options {
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most sandbox nodes: one address block has no more node addresses.
 pub(crate) const NODES_MAX: u8 = 200;
+/// Longest wait for an answer at the address that an existing ready file names.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Name of the ready file in the data directory, if no other was named.
 const READY_FILE: &str = "ready.json";
 /// Longest wait for an earlier `gpuaas dev` of the same data directory to stop, which usually takes less than two seconds, and the interval
@@ -111,8 +114,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let began = Instant::now();
     let path = options.ready_file.clone().unwrap_or_else(|| options.data_dir.join(READY_FILE));
-    // That of an earlier run: a script that waits for the file must not read it.
-    let _ = fs::remove_file(&path);
+    remove_ready_file(&path, data_dir)?;
     let shared = shared_store(options, data_dir)?;
     let mut server = start_replica(options, data_dir, processes, (shared.as_ref(), block), 1).await?;
     for number in 2..=options.replicas {
@@ -159,6 +161,21 @@ async fn serve(
     output::message(format_args!("another link    gpuaas login --browser --ready-file {}", path.display()));
     output::message(format_args!("ready           all in {} ms; Ctrl-C stops everything", began.elapsed().as_millis()));
     Err(processes.wait_first_exit().await.into())
+}
+
+/// Removes the ready file of an earlier run: a script that waits for the file must not read it. Refuses that of a control plane with another
+/// data directory that still serves: `GPUAAS_READY_FILE` can name it, and its users would lose it.
+fn remove_ready_file(path: &Path, data_dir: &Utf8Path) -> Result<(), ClientError> {
+    let other = ReadyFile::read(path).ok().filter(|of| !of.ca_file.starts_with(data_dir));
+    let address: Option<SocketAddr> = other.and_then(|of| of.url.strip_prefix("https://")?.parse().ok());
+    if let Some(address) = address.filter(|address| TcpStream::connect_timeout(address, CONNECT_TIMEOUT).is_ok()) {
+        return Err(ClientError::InvalidSetting(format!(
+            "the ready file {} is that of the control plane at {address}: stop that one, or name another file with --ready-file",
+            path.display()
+        )));
+    }
+    let _ = fs::remove_file(path);
+    Ok(())
 }
 
 /// Returns the settings that replicas share with PostgreSQL; `None` with SQLite.
@@ -249,8 +266,10 @@ async fn admin_token(
 /// Lists the imported releases; without any, returns the command that imports one.
 async fn describe_catalog(client: &Client, ready_file: &Path) -> anyhow::Result<String> {
     let apps = client.list_apps().await?.items;
-    let releases: Vec<String> =
-        apps.iter().flat_map(|app| app.versions.iter().map(|version| format!("{} {version}", app.slug))).collect();
+    let releases: Vec<String> = apps
+        .iter()
+        .flat_map(|app| versions(app).into_iter().map(|version| format!("{} {version}", app.slug)))
+        .collect();
     if !releases.is_empty() {
         return Ok(releases.join(", "));
     }
@@ -274,4 +293,35 @@ async fn await_ready_file(path: &Utf8Path) -> anyhow::Result<ReadyFile> {
             .context("the control plane did not become ready in time")??;
     }
     Ok(ReadyFile::read(path.as_std_path())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn ready_file_of_another_control_plane_is_kept_while_that_one_serves() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("dev.json");
+        let data_dir = Utf8PathBuf::from_path_buf(folder.path().join("own")).expect("UTF-8");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("https://{}", listener.local_addr().expect("an address"));
+        let write = |ca_file: &Path| {
+            let text = serde_json::json!({ "url": url, "ca_file": ca_file }).to_string();
+            fs::write(&path, text).expect("written");
+        };
+        let other = Path::new("/other/server/ca.pem");
+        write(other);
+        let refused = remove_ready_file(&path, &data_dir).expect_err("it serves");
+        assert!(refused.to_string().contains("--ready-file") && path.exists(), "{refused}");
+        write(data_dir.join("server/ca.pem").as_std_path());
+        remove_ready_file(&path, &data_dir).expect("that of an earlier run");
+        assert!(!path.exists());
+        drop(listener);
+        write(other);
+        remove_ready_file(&path, &data_dir).expect("nothing serves there");
+        assert!(!path.exists());
+    }
 }

@@ -40,6 +40,7 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
                 "gpuaas audit list --since 2026-07-01T00:00:00Z --until 2026-07-02T00:00:00Z",
             ),
             ("List the tokens created within a day", "gpuaas audit list --action token.create --since 24h -o json"),
+            ("List what was refused within a day, and to whom", "gpuaas audit list --result refused --since 24h"),
         ],
     ),
     (

@@ -112,5 +112,33 @@ fn narrow_audit_keeps_who_did_what() {
         kept.retain(|of| *of != at);
         dropped.push(headers[at]);
     }
-    assert_eq!(dropped, ["CORRELATION", "TOKEN", "DETAIL", "ACTOR", "AT", "TARGET", "RESULT", "ACTION"]);
+    assert_eq!(dropped, ["CORRELATION", "TOKEN", "DETAIL", "AT", "TARGET", "ACTOR", "RESULT", "ACTION"]);
+}
+
+#[test]
+fn column_without_a_value_is_dropped_first() {
+    let rows: [&[&str]; 2] = [&["gpu-1", "active", "", "fra1"], &["gpu-2", "active", "", ""]];
+    insta::assert_snapshot!(fitted(&["NAME", "STATE", "WAITING FOR", "REGION"], &rows, 30, true), @r"
+    NAME   STATE   REGION
+    gpu-1  active  fra1
+    gpu-2  active
+    ");
+}
+
+#[test]
+fn details_are_shortened_and_digests_too_before_columns_are_dropped() {
+    let digest = "6122cdf07da94575d1aa82abfa22c98163a0fa7cea1643e65a27edbd5a895bc6";
+    let (authority, task) = (format!("authority/{digest}"), format!("type=rke2.start envelope=sha256:{digest}"));
+    let rows: [&[&str]; 2] = [
+        &["1", "control-plane", "authority.activate", &authority, ""],
+        &["2", "control-plane", "task.dispatch", "node/gpu-1", &task],
+    ];
+    let headers = ["SEQ", "ACTOR", "ACTION", "TARGET", "DETAIL"];
+    insta::assert_snapshot!(fitted(&headers, &rows, 90, true), @r"
+    SEQ  ACTOR          ACTION              TARGET              DETAIL
+    1    control-plane  authority.activate  authority/6122cdf0
+    2    control-plane  task.dispatch       node/gpu-1          type=rke2.start …
+    ");
+    assert!(!fitted(&headers, &rows, 70, true).contains("DETAIL"), "no room for 20 characters of it");
+    assert!(fitted(&headers, &rows, 300, true).contains(digest), "whole where there is room");
 }

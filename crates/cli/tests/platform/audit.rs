@@ -52,11 +52,18 @@ async fn audit_is_listed_by_actor_time_correlation_and_number() {
     let none = platform.gpuaas(&["audit", "list", "--target", "train"]);
     let hint = String::from_utf8_lossy(&none.stderr).into_owned();
     assert!(hint.contains("KIND/NAME, for example workload/train"), "{hint}");
+    let none = platform.gpuaas(&["audit", "list", "--until", "2020-01-01"]);
+    assert_eq!(String::from_utf8_lossy(&none.stderr), "nothing found\n", "nothing was named that could be misspelt");
+    assert_eq!(listed(&platform, &["--result", "refused"]), [] as [&str; 0]);
+    assert!(!platform.gpuaas(&["project", "create", "a"]).status.success(), "its name is taken");
+    assert_eq!(listed(&platform, &["--result", "refused"]), ["project/a"]);
+    assert_eq!(listed(&platform, &["--result", "accepted"]), ["project/a", "project/b", "project/c"]);
 
     let refused = platform.gpuaas(&["audit", "list", "--since", "yesterday"]);
     assert_eq!(refused.status.code(), Some(2));
     for (query, field) in [
         (AuditQuery { correlation: Some("x".into()), ..AuditQuery::default() }, "correlation"),
+        (AuditQuery { result: Some("denied".into()), ..AuditQuery::default() }, "result"),
         (AuditQuery { since: Some("1h".into()), ..AuditQuery::default() }, "since"),
         (AuditQuery { until: Some("2026-07-01".into()), ..AuditQuery::default() }, "until"),
     ] {

@@ -49,6 +49,13 @@ fn without_a_terminal_every_destructive_command_needs_yes() {
     ];
     dev.json(&["project", "list"]);
     assert!(dev.gpuaas(&["context", "set", "dev", "--url", "https://127.0.0.1:1"]).status.success());
+    for (flag, value, why) in
+        [("--url", "127.0.0.1:1", "does not begin with https://"), ("--ca-file", "absent.pem", "does not exist")]
+    {
+        let refused = dev.gpuaas(&["context", "set", "dev", flag, value]);
+        let printed = errors(&refused);
+        assert!(refused.status.code() == Some(2) && printed.contains(why), "{flag}: {printed}");
+    }
     for command in commands {
         let output = dev.gpuaas(command);
         let printed = errors(&output);

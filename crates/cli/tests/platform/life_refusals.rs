@@ -95,8 +95,8 @@ async fn impossible_changes_of_members_are_refused_with_what_to_do_instead() {
             ("remove-member train server-1", "last_server", 5, "gpuaas workload decommission train"),
             ("drain-member train server-1", "last_server", 5, "gpuaas workload decommission train"),
             ("replace-member train server-1 --by demo-2", "last_server", 5, "gpuaas workload decommission train"),
-            ("remove-member train agent-9", "member_unknown", 5, "agent-1, agent-2"),
-            ("drain-member train agent-9", "member_unknown", 5, "agent-1, agent-2"),
+            ("remove-member train agent-9", "member_unknown", 3, "agent-1, agent-2"),
+            ("drain-member train agent-9", "member_unknown", 3, "agent-1, agent-2"),
             ("replace-member train agent-1 --by demo-2", "allocation_in_use", 5, "gpuaas allocation list"),
             ("replace-member train agent-1 --by demo-1", "placement_invalid", 4, "allocation_in_use"),
             ("replace-member train agent-1 --by nowhere", "not_found", 3, "gpuaas allocation list"),
@@ -155,6 +155,11 @@ async fn members_are_not_added_on_nodes_of_others_or_out_of_reach() {
         let report = train.refused(line);
         assert!(report["code"] == code && report.to_string().contains(reason), "{line}: {report}");
     }
+    // Its own workload uses the node: to end that one would be no way to enlarge it.
+    let report = train.refused("add-member train --agent demo-1");
+    let own = (&report["errors"][0]["detail"], &report["errors"][0]["next"]);
+    assert_eq!(own.0, "demo-1 is already the node of server-1 in this workload", "{report}");
+    assert_eq!(own.1, "choose another node", "{report}");
     // The field that a person typed, not that of the placement.
     let report = train.refused("replace-member train agent-1 --by demo-4 --yes");
     assert_eq!(report["errors"][0]["field"], "parameters.by", "{report}");

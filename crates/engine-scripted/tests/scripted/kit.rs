@@ -317,7 +317,7 @@ impl App for Kit {
     }
 
     fn not_compared(&self) -> Vec<String> {
-        vec!["files".to_owned()]
+        vec!["files; gpuaas workload reconcile NAME".to_owned()]
     }
 }
 

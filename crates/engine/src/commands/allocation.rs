@@ -35,9 +35,18 @@ pub async fn create(
     let (project, node) = (tx.project(project).await?, tx.node(node).await?);
     if node.state != NodeState::Active {
         let detail = format!("{} cannot be allocated: its state is {}", node.name, node.state);
-        return Err(CommandError::new(Code::NodeUnavailable, detail)
-            .about("node")
-            .then("choose a node that is active"));
+        let next = match node.state {
+            NodeState::NeedsReimage => {
+                format!(
+                    "reimage its machine, then run: gpuaas node reset {}; or choose a node that is active",
+                    node.name
+                )
+            }
+            NodeState::Registered | NodeState::Enrolled | NodeState::Active | NodeState::Retired => {
+                "choose a node that is active".to_owned()
+            }
+        };
+        return Err(CommandError::new(Code::NodeUnavailable, detail).about("node").then(next));
     }
     if let Some(held) = tx.open_allocation_of(node.id).await? {
         let holder = tx.project(held.project).await?.name;

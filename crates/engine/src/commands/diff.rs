@@ -75,7 +75,8 @@ pub async fn compare(engine: &Arc<Engine>, caller: &Caller, id: WorkloadId) -> R
         (None, ClusterExpected::NotYet) => unknown.push(not_running(&rows.workload)),
         (None, ClusterExpected::Yes | ClusterExpected::No) => {}
     }
-    let not_compared = app.not_compared();
+    let named = |text: String| text.replace(" NAME", &format!(" {}", rows.workload.name));
+    let not_compared = app.not_compared().into_iter().map(named).collect();
     let at = engine.ports().clock.now();
     Ok(Comparison { workload: rows.workload, operation, at, differences, unknown, not_compared })
 }

@@ -105,7 +105,7 @@ fn in_operation(of: &MemberRow<'_>, since: Timestamp, ended: impl FnOnce() -> Wa
     if !of.is_busy {
         return ended();
     }
-    let next = NextAction::show_workload("wait: an operation is under way", of.workload);
+    let next = NextAction::show_workload("wait; an operation is under way", of.workload);
     let what = format!("the operation to reach {}", of.name);
     Waiting::new(what, WaitingFrom::Platform, since, next).with_evidence(of.fault.map(|fault| fault.summary.as_str()))
 }

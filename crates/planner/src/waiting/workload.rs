@@ -108,7 +108,7 @@ fn in_operation(of: &WorkloadRow<'_>, open: &Open<'_>) -> Waiting {
         | OperationState::Cancelled
         | OperationState::NeedsAttention => "the platform to begin the next step of its operation",
     };
-    let next = NextAction::show_workload("wait: an operation is under way", of.name);
+    let next = NextAction::show_workload("wait; an operation is under way", of.name);
     Waiting::new(what, WaitingFrom::Platform, open.since, next)
 }
 

@@ -163,4 +163,6 @@ async fn output_of_a_running_step_is_task_output_and_its_changes_are_events() {
     assert_eq!(progress, ("task".to_owned(), origin(), "unpacking 40 %".to_owned()));
     let changed = described(data("backoff", json!("the service exited"))).await;
     assert_eq!(changed, ("event".to_owned(), origin(), "backoff, attempt 2, the service exited".to_owned()));
+    let ended = described(data("succeeded", json!("waiting for the service"))).await;
+    assert_eq!(ended, ("event".to_owned(), origin(), "succeeded, attempt 2".to_owned()), "it waits no longer");
 }

@@ -204,15 +204,17 @@ fn newest_operation_is_shown_with_its_parameters() {
     };
     let operation = json!({
         "operation": {
-            "id": "1", "workload": "2", "kind": "upgrade", "parameters": { "force": true, "version": "v2" },
-            "state": "running", "requested_by": "ada", "created_at": "2026-01-01T00:00:00.000Z",
+            "id": "1", "workload": "2", "kind": "upgrade",
+            "parameters": { "force": true, "give_up": ["agent-1", "agent-2"], "reason": "ticket 5", "version": "v2" },
+            "state": "needs_attention", "requested_by": "ada", "created_at": "2026-01-01T00:00:00.000Z",
         },
         "steps": [],
     });
     let operation: OperationDetail = serde_json::from_value(operation).expect("an operation");
     let shown = described(&detail, Some(&operation), "");
     let shown = shown.as_str();
-    assert!(shown.contains("\nOPERATION upgrade force=true version=v2 · running\n"), "{shown}");
+    let parameters = r#"force=true give_up=agent-1,agent-2 reason="ticket 5" version=v2"#;
+    assert!(shown.contains(&format!("\nOPERATION upgrade {parameters} · needs attention\n")), "{shown}");
 }
 
 #[test]

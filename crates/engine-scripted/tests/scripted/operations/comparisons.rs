@@ -53,7 +53,8 @@ async fn workload_as_wanted_has_no_difference_and_a_viewer_sees_that() {
     let viewer = Caller { principal, ..admin() };
     let comparison = diff::compare(&site.engines.engine, &viewer, id).await.expect("a viewer may");
     assert_eq!((fields(&comparison), comparison.unknown.len()), (vec![], 0));
-    assert_eq!((observations(&site), comparison.not_compared), (1, vec!["files".to_owned()]));
+    let command = format!("files; gpuaas workload reconcile {}", comparison.workload.name);
+    assert_eq!((observations(&site), comparison.not_compared), (1, vec![command]));
     assert!(comparison.operation.is_none());
 }
 
