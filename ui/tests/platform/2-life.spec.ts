@@ -1,26 +1,73 @@
 //! Actions on a running workload, and the credentials that it delivers.
 
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { expectPlan, ofWorkload, run } from "../actions.ts";
-import { output } from "../platform.ts";
+import { byShownLine, downloadKubeconfig, expectPlan, ofWorkload, run } from "../actions.ts";
+import { output, type Platform } from "../platform.ts";
 import { kubectl } from "../settings.ts";
 import { expect, test } from "../signed-in.ts";
 
-test("the copied kubeconfig is used by kubectl", async ({ open, platform }) => {
+/** The nodes that kubectl prints, or what it says instead. */
+async function nodesBy(file: string, platform: Platform): Promise<string> {
+  const args = ["--kubeconfig", file, "get", "nodes", "-o", "name"];
+  return output(kubectl, args, { HOME: platform.folder }).catch((thrown: unknown) =>
+    String((thrown as { stderr?: string }).stderr),
+  );
+}
+
+test("the copied and the downloaded kubeconfig are used by kubectl, with the line beside them", async ({
+  open,
+  platform,
+}) => {
   const page = await open("/workloads/train/access");
   await page.getByRole("button", { name: "Copy", exact: true }).and(page.locator("button:not(.copy)")).click();
   await expect(page.getByRole("button", { name: "Copied", exact: true }).first()).toBeVisible();
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   const file = join(platform.folder, "copied.kubeconfig");
   writeFileSync(file, copied, { mode: 0o600 });
-  const nodes = await output(kubectl, ["--kubeconfig", file, "get", "nodes", "-o", "name"], { HOME: platform.folder });
+  const nodes = await nodesBy(file, platform);
   expect(nodes.trim().split("\n").sort()).toEqual(["node/demo-1", "node/demo-2"]);
+  // The same credential as a file.
+  const downloaded = await downloadKubeconfig(page, platform);
+  expect(downloaded.name).toBe("train-cluster-admin.yaml");
+  expect(readFileSync(downloaded.file, "utf8")).toBe(copied);
+  expect(await byShownLine(page, platform, downloaded)).toMatch(/^demo-1 +Ready/m);
+  await expect(page.getByRole("group", { name: "command that uses the merged entry" })).toHaveText("kubectl get nodes");
   // Each delivery appears in the list of holders, and in the audit.
   await expect(page.getByRole("table", { name: "Delivered credentials" }).getByRole("row")).toHaveCount(2);
   const { items } = (await platform.take("GET", "/api/v1/audit?limit=200")) as { items: { action: string }[] };
   expect(items.some(({ action }) => action.includes("access") || action.includes("kubeconfig"))).toBe(true);
+});
+
+test("break-glass access needs a reason; once it is revoked, the cluster refuses it", async ({
+  open,
+  platform,
+  console,
+}) => {
+  console.expect(/\/api\/v1\/workloads\/train\/kubeconfig/);
+  const page = await open("/workloads/train/access");
+  const panel = page.getByRole("region", { name: "Get access" });
+  const rows = page.getByRole("table", { name: "Delivered credentials" }).getByRole("row");
+  await expect(rows, "that of the test before").toHaveCount(2);
+  await panel.getByRole("radio", { name: "break-glass" }).check();
+  await panel.getByRole("button", { name: "Download", exact: true }).click();
+  const reason = panel.getByLabel("Reason");
+  await expect(reason).toHaveAttribute("aria-invalid", "true");
+  await expect(reason).toHaveAccessibleDescription(/break-glass access needs a reason/);
+  await expect(rows).toHaveCount(2);
+
+  await reason.fill("INC-4711");
+  const { file } = await downloadKubeconfig(page, platform);
+  const row = rows.filter({ hasText: "INC-4711" });
+  await expect(row).toContainText("Valid, break-glass");
+  await row.getByRole("button", { name: /^Revoke/ }).click();
+  await run(page.getByRole("dialog"), "Revoke");
+  await expect(rows).toHaveCount(2);
+  await expect(row).toHaveCount(0);
+  // It was not used before: for ten seconds an apiserver remembers which tokens are valid.
+  await expect.poll(() => nodesBy(file, platform)).toMatch(/logged in|forbidden/i);
+  expect(await nodesBy(join(platform.folder, "copied.kubeconfig"), platform), "others stay valid").toContain("demo-1");
 });
 
 test("an agent is added from the page, after its plan was shown", async ({ open, platform }) => {
