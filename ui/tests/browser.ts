@@ -47,15 +47,20 @@ export const test = base.extend<{ console: Console }>({
   ],
 });
 
-/** Violations of WCAG 2.2 A and AA, and of axe's best practices, on a page, one a line. */
-export async function violations(page: Page): Promise<string[]> {
+/** Violations of WCAG 2.2 A and AA, and of axe's best practices, on a page or in the part of it that a selector names, one a line. */
+export async function violations(page: Page, part?: string): Promise<string[]> {
   const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-  return found(new AxeBuilder({ page }).withTags(tags));
+  return found(axe(page, part).withTags(tags));
 }
 
 /** Violations of the rules about colours alone. */
-export async function contrast(page: Page): Promise<string[]> {
-  return found(new AxeBuilder({ page }).withRules(["color-contrast", "link-in-text-block"]));
+export async function contrast(page: Page, part?: string): Promise<string[]> {
+  return found(axe(page, part).withRules(["color-contrast", "link-in-text-block"]));
+}
+
+function axe(page: Page, part: string | undefined): AxeBuilder {
+  const builder = new AxeBuilder({ page });
+  return part === undefined ? builder : builder.include(part);
 }
 
 async function found(builder: AxeBuilder): Promise<string[]> {
