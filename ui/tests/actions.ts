@@ -91,3 +91,31 @@ export async function clusterNodes(platform: Platform): Promise<string[]> {
   };
   return items.map(({ metadata, spec }) => metadata.name + (spec.unschedulable === true ? "!" : "")).sort();
 }
+
+/** A downloaded kubeconfig. */
+export interface Downloaded {
+  /** The name that the page gives the file. */
+  name: string;
+  file: string;
+}
+
+/** Takes a kubeconfig as a file. */
+export async function downloadKubeconfig(page: Page, platform: Platform): Promise<Downloaded> {
+  const arrives = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Download", exact: true }).click();
+  const download = await arrives;
+  const name = download.suggestedFilename();
+  const file = join(platform.folder, name);
+  await download.saveAs(file);
+  return { name, file };
+}
+
+/** What kubectl prints for the line that the page shows for a downloaded kubeconfig. */
+export async function byShownLine(page: Page, platform: Platform, { name, file }: Downloaded): Promise<string> {
+  const line = await page.getByRole("group", { name: "command that uses the file" }).innerText();
+  const [program, ...args] = line.split(" ");
+  expect(program).toBe("kubectl");
+  expect(args).toContain(name);
+  const own = args.map((argument) => (argument === name ? file : argument));
+  return output(kubectl, own, { HOME: platform.folder });
+}

@@ -1,9 +1,9 @@
 //! The tests' own `test`: any error in the console of any page fails the test.
 
 import { AxeBuilder } from "@axe-core/playwright";
-import { type BrowserContext, type Page, test as base } from "@playwright/test";
+import { type BrowserContext, expect, type Page, test as base } from "@playwright/test";
 
-export { expect } from "@playwright/test";
+export { expect };
 
 /** Errors of the console, except those that the test expects. */
 export class Console {
@@ -47,15 +47,20 @@ export const test = base.extend<{ console: Console }>({
   ],
 });
 
-/** Violations of WCAG 2.2 A and AA, and of axe's best practices, on a page, one a line. */
-export async function violations(page: Page): Promise<string[]> {
+/** Violations of WCAG 2.2 A and AA, and of axe's best practices, on a page or in the part of it that a selector names, one a line. */
+export async function violations(page: Page, part?: string): Promise<string[]> {
   const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-  return found(new AxeBuilder({ page }).withTags(tags));
+  return found(axe(page, part).withTags(tags));
 }
 
 /** Violations of the rules about colours alone. */
-export async function contrast(page: Page): Promise<string[]> {
-  return found(new AxeBuilder({ page }).withRules(["color-contrast", "link-in-text-block"]));
+export async function contrast(page: Page, part?: string): Promise<string[]> {
+  return found(axe(page, part).withRules(["color-contrast", "link-in-text-block"]));
+}
+
+function axe(page: Page, part: string | undefined): AxeBuilder {
+  const builder = new AxeBuilder({ page });
+  return part === undefined ? builder : builder.include(part);
 }
 
 async function found(builder: AxeBuilder): Promise<string[]> {
@@ -81,4 +86,20 @@ export async function settled(page: Page): Promise<void> {
   await page.waitForFunction(() => document.querySelector("[aria-busy='true']") === null);
   // Requests follow each other: the page's code, then its data. The event stream stays open, so the network is never idle.
   await page.waitForTimeout(250);
+}
+
+/** Marks that reorder the text around them: a page takes them out. */
+const REORDERS = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
+// eslint-disable-next-line no-control-regex -- Control characters are what this looks for.
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/;
+
+/** Fails if a hostile text ran as markup, if its control characters reach the clipboard, or if it makes the page wider than the window. */
+export async function expectHarmless(page: Page, what: string): Promise<void> {
+  expect(await page.title(), what).not.toBe("run");
+  const parts = page.locator("main, [role='dialog']");
+  expect(await parts.locator("img, script").count(), what).toBe(0);
+  const text = (await parts.allInnerTexts()).join("\n");
+  expect(text, what).not.toMatch(CONTROLS);
+  expect(text, what).not.toMatch(REORDERS);
+  expect(await overflow(page), what).toBe(0);
 }

@@ -190,6 +190,13 @@ export class Platform {
       .map(Number);
   }
 
+  /** Writes lines as if the distribution on a node had printed them: its unit's journal gets them. */
+  writeJournal(node: string, ...lines: string[]): void {
+    const [pid] = this.distribution(node);
+    if (pid === undefined) throw new Error(`no distribution runs on ${node}`);
+    writeFileSync(`/proc/${pid}/fd/1`, lines.map((line) => `${line}\n`).join(""));
+  }
+
   /** Kills the distribution on a node. */
   killDistribution(node: string): void {
     const pids = this.distribution(node);

@@ -34,8 +34,26 @@ pub struct AccessKind {
     /// Roles that the credential can have.
     #[schema(value_type = Vec<crate::schema::ClusterRole>)]
     pub roles: Vec<String>,
+    /// These roles, each with what it needs and how to use it.
+    #[serde(default)]
+    pub offered_roles: Vec<OfferedRole>,
     /// Description of the kind.
     pub note: String,
+}
+
+/// A role that a kind of credential can have.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct OfferedRole {
+    /// Name of the role.
+    #[schema(value_type = crate::schema::ClusterRole)]
+    pub name: String,
+    /// Permission that the requester needs for it.
+    #[schema(value_type = crate::schema::Permission)]
+    pub permission: String,
+    /// Command that works with a credential of this role; `FILE` stands for the credential's file.
+    pub check: String,
+    /// The same command, once the credential is merged into the file that clients read.
+    pub check_merged: String,
 }
 
 /// The record of a delivered credential.

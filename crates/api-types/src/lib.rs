@@ -21,7 +21,7 @@ mod session;
 mod waiting;
 mod workload;
 
-pub use access::{AccessAnswer, AccessGrant, AccessKind};
+pub use access::{AccessAnswer, AccessGrant, AccessKind, OfferedRole};
 pub use diff::{Difference, Drift, NotKnown, WorkloadDiff};
 pub use list::List;
 pub use logs::{LogLine, WorkloadLogLine};

@@ -462,6 +462,10 @@ pub struct Step {
     pub state: String,
     /// Number of attempts that began.
     pub attempts: u32,
+    /// Who has to act while the step runs: `platform`, `node` or `cluster`.
+    #[serde(default)]
+    #[schema(value_type = crate::schema::WaitingFrom)]
+    pub awaits: String,
     /// Id of the task of the current attempt. Absent if the step is not a task.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub task: Option<String>,

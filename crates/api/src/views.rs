@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessKind, ControllerReport, Difference, Drift, Endpoint, Fault, Member, MemberReport,
-    Operation, RefusedAction, ReportedProgress, Step, Waiting, Workload,
+    OfferedRole, Operation, RefusedAction, ReportedProgress, Step, Waiting, Workload,
 };
 use gpuaas_engine::{
     Engine,
@@ -300,6 +300,7 @@ pub(crate) fn steps(records: Vec<StepRecord>, accepted_at: Timestamp) -> Vec<Ste
 fn step(record: StepRecord, waiting: Option<Waiting>) -> Step {
     Step {
         waiting,
+        awaits: waiting::step_awaits(&record),
         key: record.spec.key.to_string(),
         phase: record.spec.phase,
         state: record.state.to_string(),
@@ -326,13 +327,23 @@ pub(crate) fn grant(record: AccessGrantRecord) -> AccessGrant {
     }
 }
 
+fn offered_role(role: &access::OfferedRole) -> OfferedRole {
+    OfferedRole {
+        name: role.name.to_owned(),
+        permission: role.permission.to_string(),
+        check: role.check.to_owned(),
+        check_merged: role.check_merged.to_owned(),
+    }
+}
+
 pub(crate) fn access(answer: access::AccessDescription) -> AccessAnswer {
     let kind = |kind: access::AccessKind| AccessKind {
         name: kind.name.to_owned(),
         default: kind.default,
         ttl_seconds: kind.ttl_seconds,
         ttl_seconds_max: kind.ttl_seconds_max,
-        roles: kind.roles.iter().map(ToString::to_string).collect(),
+        roles: kind.roles.iter().map(|role| role.name.to_owned()).collect(),
+        offered_roles: kind.roles.iter().map(offered_role).collect(),
         note: kind.note.to_owned(),
     };
     AccessAnswer {

@@ -63,6 +63,11 @@ pub(crate) fn of_steps(records: &[StepRecord], accepted_at: Timestamp) -> Vec<Op
     waiting::steps(&rows).into_iter().map(|of| of.map(shown)).collect()
 }
 
+/// Names who has to act while a step runs.
+pub(crate) fn step_awaits(record: &StepRecord) -> String {
+    awaited(&record.spec).from.to_string()
+}
+
 /// Explains a node; `enrollment` is a string of it that can be redeemed now.
 pub(crate) fn of_node(record: &NodeRecord, enrollment: Option<&EnrollmentRecord>) -> Option<api::Waiting> {
     waiting::node(&node_row(record, enrollment)).map(shown)

@@ -1,13 +1,22 @@
 import { expect, it } from "vitest";
 
-import type { AccessKind } from "../api/types";
-import { accessLine, fileName, grantLook, lifetimesOf } from "./choices";
+import type { AccessKind, Permission } from "../api/types";
+import { accessLine, checkLines, fileName, grantLook, kindRefusal, lifetimesOf, roleRefusal, usualRole } from "./choices";
 
 const KIND: AccessKind = {
   name: "direct",
   default: true,
   note: "",
   roles: ["cluster-admin", "cluster-view"],
+  offered_roles: [
+    {
+      name: "cluster-admin",
+      permission: "access.take",
+      check: "client --with FILE all",
+      check_merged: "client all",
+    },
+    { name: "cluster-view", permission: "access.view", check: "client --with FILE", check_merged: "client" },
+  ],
   ttl_seconds: 86_400,
   ttl_seconds_max: 2_592_000,
 };
@@ -41,6 +50,24 @@ it("the line delivers the same", () => {
     `--kind break-glass --role cluster-view --ttl 45m --reason 'it'\\''s down'`,
   );
   expect(fileName("train", "cluster-view")).toBe("train-cluster-view.yaml");
+});
+
+it("only roles that the API lets the caller take can be chosen; the others say what is missing", () => {
+  const viewer = (permission: Permission): boolean => permission === "access.view";
+  expect(usualRole(KIND, viewer)).toBe("cluster-view");
+  expect(usualRole(KIND, () => true)).toBe("cluster-admin");
+  expect(roleRefusal(KIND, "cluster-admin", viewer)).toBe("Your role does not have the permission access.take");
+  expect([roleRefusal(KIND, "cluster-view", viewer), kindRefusal(KIND, viewer)]).toEqual([undefined, undefined]);
+  expect(kindRefusal(KIND, () => false)).toBe("Your role does not have the permission access.take");
+});
+
+it("the lines that use a credential are those of its role", () => {
+  expect(checkLines(KIND, "cluster-admin", "a b.yaml")).toEqual({
+    file: "client --with 'a b.yaml' all",
+    merged: "client all",
+  });
+  expect(checkLines(KIND, "cluster-view", "$&.yaml")?.file).toBe("client --with '$&.yaml'");
+  expect(checkLines({}, "cluster-view", "a.yaml")).toBeUndefined();
 });
 
 it("a delivered credential is valid, an exception, or expired", () => {

@@ -1,9 +1,9 @@
 //! What can be chosen of an access kind: lifetimes and roles, by what the API offers.
 
-import type { AccessGrant, AccessKind } from "../api/types";
+import type { AccessGrant, AccessKind, Permission } from "../api/types";
 import type { Look } from "../components/looks";
 import { lookOf } from "../components/looks";
-import { commandLine } from "../text/command";
+import { commandLine, quoted } from "../text/command";
 import { DAY, HOUR, lifetimeFlag, MINUTE } from "../text/lifetime";
 
 const LIFETIMES = [10 * MINUTE, 30 * MINUTE, HOUR, 8 * HOUR, DAY, 7 * DAY, 30 * DAY];
@@ -43,6 +43,35 @@ export function accessLine(terms: AccessTerms, merge: boolean): string {
 /** Name of the file that a credential is saved as. */
 export function fileName(workload: string, role: string | undefined): string {
   return `${workload}${role === undefined ? "" : `-${role}`}.yaml`;
+}
+
+type May = (permission: Permission) => boolean;
+
+/** Why somebody with these permissions cannot take a role; `undefined` if they can. */
+export function roleRefusal(kind: Pick<AccessKind, "offered_roles">, role: string, may: May): string | undefined {
+  const needs = kind.offered_roles?.find((offered) => offered.name === role)?.permission;
+  return needs === undefined || may(needs) ? undefined : `Your role does not have the permission ${needs}`;
+}
+
+/** Why somebody with these permissions cannot take a kind: none of its roles is for them. */
+export function kindRefusal(kind: Pick<AccessKind, "offered_roles" | "roles">, may: May): string | undefined {
+  const refusals = kind.roles.map((role) => roleRefusal(kind, role, may));
+  return refusals.includes(undefined) ? undefined : refusals[0];
+}
+
+/** The role that somebody gets who chooses none: the highest that they can take. */
+export function usualRole(kind: Pick<AccessKind, "offered_roles" | "roles">, may: May): string | undefined {
+  return kind.roles.find((role) => roleRefusal(kind, role, may) === undefined);
+}
+
+/** Commands that use a delivered credential: its `file`, and the entry that a merge made of it. */
+export function checkLines(
+  kind: Pick<AccessKind, "offered_roles"> | undefined,
+  role: string | undefined,
+  file: string,
+): { file: string; merged: string } | undefined {
+  const offered = kind?.offered_roles?.find(({ name }) => name === role);
+  return offered && { file: offered.check.replace("FILE", () => quoted(file)), merged: offered.check_merged };
 }
 
 /** How a delivered credential looks: valid, valid though an exception, or expired. */

@@ -1259,6 +1259,14 @@ export interface components {
          *           "default": true,
          *           "name": "direct",
          *           "note": "a ServiceAccount's token",
+         *           "offered_roles": [
+         *             {
+         *               "check": "kubectl --kubeconfig FILE get pods",
+         *               "check_merged": "kubectl get pods",
+         *               "name": "cluster-view",
+         *               "permission": "access.view"
+         *             }
+         *           ],
          *           "roles": [
          *             "cluster-admin",
          *             "cluster-view"
@@ -1357,6 +1365,8 @@ export interface components {
             name: components["schemas"]["AccessKindName"];
             /** @description Description of the kind. */
             note: string;
+            /** @description These roles, each with what it needs and how to use it. */
+            offered_roles?: components["schemas"]["OfferedRole"][];
             /** @description Roles that the credential can have. */
             roles: components["schemas"]["ClusterRole"][];
             /**
@@ -3163,6 +3173,17 @@ export interface components {
             /** @description Reason, in one sentence. */
             why: string;
         };
+        /** @description A role that a kind of credential can have. */
+        OfferedRole: {
+            /** @description Command that works with a credential of this role; `FILE` stands for the credential's file. */
+            check: string;
+            /** @description The same command, once the credential is merged into the file that clients read. */
+            check_merged: string;
+            /** @description Name of the role. */
+            name: components["schemas"]["ClusterRole"];
+            /** @description Permission that the requester needs for it. */
+            permission: components["schemas"]["Permission"];
+        };
         /**
          * @description A durable change of a workload.
          * @example {
@@ -3238,6 +3259,7 @@ export interface components {
          *       "steps": [
          *         {
          *           "attempts": 1,
+         *           "awaits": "node",
          *           "key": "server-1/start",
          *           "phase": "server_bootstrapping",
          *           "started_at": "2026-07-01T12:00:00.000Z",
@@ -4458,6 +4480,8 @@ export interface components {
              * @description Number of attempts that began.
              */
             attempts: number;
+            /** @description Who has to act while the step runs: `platform`, `node` or `cluster`. */
+            awaits?: components["schemas"]["WaitingFrom"];
             /** @description Current action or wait condition. */
             detail?: string | null;
             /**

@@ -1,5 +1,7 @@
 //! A journal of 200 MB: a page reads the part that it shows, and holds a window of what it has read.
 
+import { readFileSync } from "node:fs";
+
 import type { Page } from "@playwright/test";
 
 import { type MadeUp, expect, test } from "../made-up.ts";
@@ -96,4 +98,21 @@ test("a log that gets 20,000 lines a second is followed, searched and held", asy
   expect(await rows(page).first().getAttribute("data-line")).toBe(kept);
   await page.getByRole("button", { name: "To the newest line" }).click();
   await expectState(page, "Following");
+});
+
+test("the download is a file of the chosen lines, from the beginning", async ({ page, serve }) => {
+  const server = await serve({ journalLines: 5_000 });
+  await openLogs(page, server, "?source=event");
+  const arrives = page.waitForEvent("download");
+  await page.getByRole("link", { name: "Download", exact: true }).click();
+  const download = await arrives;
+  expect(download.suggestedFilename()).toBe("train.log");
+  const saved = readFileSync(await download.path(), "utf8")
+    .trimEnd()
+    .split("\n");
+  // Every 31st of the made-up lines is an event; what cannot be read is in every choice.
+  expect(saved.length).toBeGreaterThan(100);
+  expect(saved.filter((line) => !/ (failed, rke2_node_password_rejected|the node is unreachable)$/.test(line))).toEqual(
+    [],
+  );
 });

@@ -1,9 +1,9 @@
 //! A member that fails, why it does, and its repair from the page.
 
-import { expectDifferencesFirst, expectPlan, run } from "../actions.ts";
+import { expectDifferencesFirst, expectPlan, run, untilOperation } from "../actions.ts";
 import { expect, test } from "../signed-in.ts";
 
-test("a failed member shows why, since when and what to do, and is repaired from the page", async ({
+test("a failed member shows why, since when and what to do; its repair fails, shows where, and is resumed", async ({
   open,
   platform,
 }) => {
@@ -31,9 +31,36 @@ test("a failed member shows why, since when and what to do, and is repaired from
   });
   const differences = await expectDifferencesFirst(dialog);
   await expect(differences.getByRole("row").filter({ hasText: "agent-1" }).first()).toBeVisible();
-  // Not before: the member could become well by itself, and its repair would be refused.
-  platform.injectFaults("demo-2", "");
+  // Without a fault, the member could become well by itself, and its repair would be refused. With this one, a start fails at once.
+  platform.injectFaults("demo-2", "address-in-use");
   await run(dialog, "Repair agent-1");
+  const failed = await untilOperation(platform, "repair", "needs_attention");
+
+  // The page of the operation shows the failed step: its attempts, what was signed, and the last lines of its log.
+  await open(`/operations/${failed.id}`);
+  await expect(page.getByRole("heading", { level: 1, name: "Repair agent-1 of train" })).toBeVisible();
+  const row = page.getByRole("list", { name: "Steps of the operation" }).getByRole("listitem");
+  await expect(row.filter({ hasText: "agent-1 start" })).toContainText("running on the node");
+  const step = page.getByRole("region", { name: "agent-1 start", exact: true });
+  await expect(step.getByText("Failed", { exact: true }).first()).toBeVisible();
+  await expect(step.locator("dt", { hasText: "Attempts" }).locator("xpath=following-sibling::dd[1]")).toHaveText("1");
+  const tail = page.getByRole("group", { name: "Log of the step agent-1 start" });
+  await expect(tail).toContainText("bind: address already in use");
+  const { steps } = await platform.take("GET", `/api/v1/operations/${failed.id}`);
+  const { task } = steps.find(({ key }: { key: string }) => key === "agent-1/start");
+  const digest = (await platform.take("GET", `/api/v1/tasks/${task}`)).envelope_sha256 as string;
+  await expect(step.getByText(`sha256:${digest.slice(0, 6)}`)).toBeVisible();
+  await step.getByRole("button", { name: "Copy envelope digest" }).click();
+  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe(digest);
+
+  platform.injectFaults("demo-2", "");
+  await page.getByRole("button", { name: "Resume…", exact: true }).click();
+  await expectPlan(dialog, platform, {
+    consequence: "The operation that did not succeed is repeated. Steps that are done already change nothing.",
+    command: "gpuaas workload resume train --project ours",
+  });
+  await run(dialog, "Resume");
+  await expect(page.getByRole("heading", { level: 1, name: "train", exact: true })).toBeVisible();
   await expect(page.getByText("3 of 3 members ready")).toBeVisible({ timeout: 45_000 });
   await expect(why).toBeHidden({ timeout: 30_000 });
   await expect(page.getByText("Healthy").first()).toBeVisible();

@@ -2,6 +2,7 @@
 
 import type { BrowserContext, Page } from "@playwright/test";
 
+import { byShownLine, downloadKubeconfig } from "../actions.ts";
 import { type Platform, PROJECT } from "../platform.ts";
 import { expect, test } from "../signed-in.ts";
 
@@ -110,6 +111,32 @@ test("a member of the project is offered to deploy", async ({ page, platform, si
   await expect(page.getByRole("link", { name: "Deploy an app" }).first()).toBeVisible();
   await page.getByRole("link", { name: "train", exact: true }).click();
   await expect(page.getByRole("button", { name: "Actions" })).toBeVisible();
+});
+
+test("a viewer is offered only the credentials that it may take, and takes one", async ({ page, platform, signIn }) => {
+  await signIn("viewer");
+  await page.goto(`${platform.url}/workloads/train/access?project=${PROJECT}`);
+  const panel = page.getByRole("region", { name: "Get access" });
+  await expect(panel.getByRole("radio", { name: "cluster-view" })).toBeChecked();
+  for (const [refused, needs] of [
+    ["break-glass", "access.break_glass"],
+    ["cluster-admin", "access.take"],
+  ] as const) {
+    await expect(panel.getByRole("radio", { name: refused })).toBeDisabled();
+    await expect(panel.getByText(needs)).toBeVisible();
+  }
+  const downloaded = await downloadKubeconfig(page, platform);
+  expect(downloaded.name).toBe("train-cluster-view.yaml");
+  // The role reads no nodes: its line asks for what it reads.
+  await byShownLine(page, platform, downloaded);
+  const delivered = page.getByRole("table", { name: "Delivered credentials" });
+  await expect(delivered.getByRole("row").filter({ hasText: "cluster-view" })).toHaveCount(1);
+  await expect(delivered.getByRole("button", { name: /^Revoke/ })).toHaveCount(0);
+
+  const path = `/api/v1/workloads/train/access?project=${PROJECT}`;
+  const { grants } = (await platform.take("GET", path)) as { grants: { id: string; role: string }[] };
+  const own = grants.filter(({ role }) => role === "cluster-view");
+  for (const { id } of own) await platform.take("DELETE", `/api/v1/access-grants/${id}`);
 });
 
 test("a session that is revoked leads to the sign-in and back to the same place", async ({

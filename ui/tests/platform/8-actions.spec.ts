@@ -80,10 +80,22 @@ test("a workload is stopped; its start is cancelled and resumed", async ({ open,
   const cancel = await ofWorkload(page, "Cancel operation");
   await expect(cancel.getByText("Steps that have not begun never run. What is done already stays done.")).toBeVisible();
   await expect(cancel.getByRole("group", { name: "command" })).toHaveText(`gpuaas operation cancel ${id}`);
-  await run(cancel, "Cancel operation");
+  await page.keyboard.press("Escape");
+  await expect(cancel).toBeHidden();
+
+  // From the page of the operation, which shows its end without a reload.
+  await open(`/operations/${id}`);
+  await expect(page.getByRole("list", { name: "Parts of a step" })).toContainText("running on the node");
+  await page.getByRole("button", { name: /^Cancel/ }).click();
+  await expect(cancel.getByText(/steps that have not begun never run/)).toBeVisible();
+  await expect(cancel.getByRole("group", { name: "command" })).toHaveText(`gpuaas operation cancel ${id}`);
+  await cancel.getByRole("button", { name: /^Cancel/ }).click();
   await untilOperation(platform, "start", "cancelled");
+  await expect(page.getByRole("button", { name: "Resume…", exact: true })).toBeVisible();
+  await expect(page.getByText("Cancelled", { exact: true }).first()).toBeVisible();
 
   platform.injectFaults("demo-3", "");
+  await open("/workloads/train");
   const resume = await ofWorkload(page, "Resume");
   await expectPlan(resume, platform, {
     consequence: "The operation that did not succeed is repeated. Steps that are done already change nothing.",

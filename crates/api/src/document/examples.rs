@@ -80,8 +80,8 @@ fn workloads() -> Examples {
         "state": "running", "requested_by": "ann", "correlation_id": ID, "cancel_requested": false, "created_at": AT,
     });
     let step = json!({
-        "key": "server-1/start", "phase": "server_bootstrapping", "state": "running", "attempts": 1, "task": ID,
-        "started_at": AT,
+        "key": "server-1/start", "phase": "server_bootstrapping", "state": "running", "attempts": 1, "awaits": "node",
+        "task": ID, "started_at": AT,
     });
     let member = json!({
         "name": "server-1", "node": NODE, "node_name": "gpu-1", "state": "ready", "health": "healthy",
@@ -110,6 +110,10 @@ fn workloads() -> Examples {
     let kind = json!({
         "name": "direct", "default": true, "ttl_seconds": 86_400, "ttl_seconds_max": 2_592_000,
         "roles": ["cluster-admin", "cluster-view"], "note": "a ServiceAccount's token",
+        "offered_roles": [{
+            "name": "cluster-view", "permission": "access.view", "check": "kubectl --kubeconfig FILE get pods",
+            "check_merged": "kubectl get pods",
+        }],
     });
     let access = json!({
         "endpoint": "https://10.0.0.7:6443", "reachability": "node-network", "notes": [], "kinds": [kind],

@@ -1,8 +1,8 @@
 //! Formats workloads for people.
 
 use gpuaas_api_types::{
-    AccessAnswer, ControllerReport, Difference, Drift, Fault, Member, NodeResidue, Operation, OperationDetail, Step,
-    Workload, WorkloadDetail,
+    AccessAnswer, ControllerReport, Difference, Drift, Fault, Member, NodeResidue, OfferedRole, Operation,
+    OperationDetail, Step, Workload, WorkloadDetail,
 };
 use serde_json::{Map, Value};
 
@@ -358,9 +358,17 @@ pub(super) fn access(access: &AccessAnswer) -> Text {
         let most = lifetime(kind.ttl_seconds_max);
         vec![kind.name.clone(), default.to_owned(), most, kind.roles.join(", "), kind.note.clone()]
     });
+    let roles = access.kinds.iter().flat_map(|kind| {
+        let row = |role: &OfferedRole| {
+            vec![kind.name.clone(), role.name.clone(), role.permission.clone(), role.check.clone()]
+        };
+        kind.offered_roles.iter().map(row).collect::<Vec<_>>()
+    });
     words.push('\n');
     let mut text = Text::from(words);
     text.push(&table(&["KIND", "DEFAULT", "MAX TTL", "ROLES", "NOTE"], kinds));
+    text.push_str("\n");
+    text.push(&table(&["KIND", "ROLE", "NEEDS", "TRY IT"], roles));
     if !access.grants.is_empty() {
         let grants = access.grants.iter().map(|grant| {
             let reason = grant.reason.clone().unwrap_or_default();

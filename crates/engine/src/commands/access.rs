@@ -55,15 +55,45 @@ pub struct AccessKind {
     /// Longest lifetime, in seconds.
     pub ttl_seconds_max: u64,
     /// Roles that it can carry.
-    pub roles: &'static [&'static str],
+    pub roles: &'static [OfferedRole],
     /// Description for people.
     pub note: &'static str,
 }
 
+/// A role that a kind of credential can carry.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferedRole {
+    /// Name of the role in the cluster.
+    pub name: &'static str,
+    /// The permission that the caller needs for it.
+    pub permission: Permission,
+    /// A command that works with a credential of this role; `FILE` stands for the credential's file.
+    pub check: &'static str,
+    /// The same command, once the credential is merged into the file that clients read.
+    pub check_merged: &'static str,
+}
+
+/// The role that may do everything.
+const ADMIN: &str = "cluster-admin";
 /// The read-only role.
 const VIEW: &str = "cluster-view";
 /// The kind for emergencies.
 const BREAK_GLASS: &str = "break-glass";
+
+const ADMIN_ROLE: OfferedRole = OfferedRole {
+    name: ADMIN,
+    permission: Permission::AccessTake,
+    check: "kubectl --kubeconfig FILE get nodes",
+    check_merged: "kubectl get nodes",
+};
+/// It reads objects in namespaces, but no Nodes.
+const VIEW_ROLE: OfferedRole = OfferedRole {
+    name: VIEW,
+    permission: Permission::AccessView,
+    check: "kubectl --kubeconfig FILE get pods --all-namespaces",
+    check_merged: "kubectl get pods --all-namespaces",
+};
+const EMERGENCY_ROLE: OfferedRole = OfferedRole { permission: Permission::AccessBreakGlass, ..ADMIN_ROLE };
 
 const KINDS: [AccessKind; 2] = [
     AccessKind {
@@ -71,7 +101,7 @@ const KINDS: [AccessKind; 2] = [
         default: true,
         ttl_seconds: DIRECT_TTL_SECONDS,
         ttl_seconds_max: DIRECT_SECONDS_MAX,
-        roles: &["cluster-admin", VIEW],
+        roles: &[ADMIN_ROLE, VIEW_ROLE],
         note: "a token of a ServiceAccount; revoke it: gpuaas workload revoke-access GRANT",
     },
     AccessKind {
@@ -79,7 +109,7 @@ const KINDS: [AccessKind; 2] = [
         default: false,
         ttl_seconds: BREAK_GLASS_SECONDS_MAX,
         ttl_seconds_max: BREAK_GLASS_SECONDS_MAX,
-        roles: &["cluster-admin"],
+        roles: &[EMERGENCY_ROLE],
         note: "cluster-admin for at most an hour; needs a reason, is labelled and audited",
     },
 ];
@@ -144,13 +174,9 @@ pub async fn deliver(
     ask: DeliveryRequest,
 ) -> Result<DeliveredAccess, CommandError> {
     // The highest role that the caller may take, for requests without one.
-    let most = if caller.principal.may(Permission::AccessTake) { "cluster-admin" } else { VIEW };
+    let most = if caller.principal.may(Permission::AccessTake) { ADMIN } else { VIEW };
     let (kind, role, ttl_seconds) = validate(&ask, most)?;
-    caller.require(match (kind.name, role.as_str()) {
-        (BREAK_GLASS, _) => Permission::AccessBreakGlass,
-        (_, VIEW) => Permission::AccessView,
-        (_, _) => Permission::AccessTake,
-    })?;
+    caller.require(role.permission)?;
     let rows = WorkloadRows::load(&mut engine.store().read().await?, id).await?;
     caller.require_visible(rows.workload.project, "workload", id)?;
     check_running(&rows.workload)?;
@@ -158,7 +184,7 @@ pub async fn deliver(
     let request = AccessRequest {
         name: format!("{}-{grant_id}", kind.name),
         kind: kind.name.to_owned(),
-        role: role.clone(),
+        role: role.name.to_owned(),
         ttl_seconds,
         requested_by: caller.principal.name.clone(),
     };
@@ -170,7 +196,7 @@ pub async fn deliver(
         id: grant_id,
         workload: id,
         kind: kind.name.to_owned(),
-        role,
+        role: role.name.to_owned(),
         requested_by: caller.principal.name.clone(),
         reason: ask.reason,
         service_account: request.name.clone(),
@@ -216,22 +242,22 @@ pub async fn revoke(
     Ok(revoked)
 }
 
-fn validate(ask: &DeliveryRequest, most: &str) -> Result<(&'static AccessKind, String, u64), CommandError> {
+fn validate(
+    ask: &DeliveryRequest,
+    most: &str,
+) -> Result<(&'static AccessKind, &'static OfferedRole, u64), CommandError> {
     let named = ask.kind.as_deref().map_or_else(|| KINDS.iter().find(|kind| kind.default), kind);
     let kind = named.ok_or_else(|| {
         CommandError::new(Code::AccessKindUnknown, "this kind of access does not exist")
             .about("kind")
             .then("use direct or break-glass")
     })?;
-    let role = ask.role.clone().unwrap_or_else(|| most.to_owned());
-    if !kind.roles.contains(&role.as_str()) {
-        return Err(CommandError::new(
-            Code::FieldInvalid,
-            format!("the roles of {} access are {}", kind.name, kind.roles.join(" and ")),
-        )
-        .about("role")
-        .then("choose one of these"));
-    }
+    let wanted = ask.role.as_deref().unwrap_or(most);
+    let Some(role) = kind.roles.iter().find(|role| role.name == wanted) else {
+        let names: Vec<&str> = kind.roles.iter().map(|role| role.name).collect();
+        let detail = format!("the roles of {} access are {}", kind.name, names.join(" and "));
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("role").then("choose one of these"));
+    };
     let ttl_seconds = ask.ttl_seconds.unwrap_or(kind.ttl_seconds);
     if !(TTL_SECONDS_MIN..=kind.ttl_seconds_max).contains(&ttl_seconds) {
         let range = format!("{} to {}", time(TTL_SECONDS_MIN), time(kind.ttl_seconds_max));

@@ -1,6 +1,6 @@
 //! The outcome of a task as text. Its shape depends on the task's type, and the failure comes from the node.
 
-import { plain } from "../../text/plain";
+import { oneLine, plain } from "../../text/plain";
 
 export interface Failure {
   code: string;
@@ -15,7 +15,9 @@ export function failureOf(outcome: unknown): Failure | undefined {
   const failure = isRecord(outcome) ? outcome["failure"] : undefined;
   if (!isRecord(failure)) return undefined;
   const { code, message } = failure;
-  return typeof code === "string" && typeof message === "string" ? { code, message: plain(message) } : undefined;
+  return typeof code === "string" && typeof message === "string"
+    ? { code: oneLine(code), message: plain(message) }
+    : undefined;
 }
 
 /** What the outcome holds, as indented JSON without control characters. */

@@ -1,6 +1,6 @@
 //! What the overview says beside its pictures.
 
-import type { Node, Step } from "../../api/types";
+import type { Node, OperationDetail, Step } from "../../api/types";
 import { stepLabel } from "../../components/waterfall";
 import { oneLine } from "../../text/plain";
 
@@ -46,4 +46,27 @@ export function notesOf(steps: readonly Step[]): Note[] {
     ];
   });
   return notes.sort((a, b) => Number(b.isFault) - Number(a.isFault)).slice(0, NOTES_MAX);
+}
+
+/**
+ * The milliseconds that an operation has taken, and those of them in which no step waited for a node or for the cluster: then the platform
+ * itself worked. Until `now`, if the operation has not ended.
+ */
+export function sharesOf({ operation, steps }: OperationDetail, now: number): { whole: number; platform: number } {
+  const begin = Date.parse(operation.created_at);
+  const end = Math.max(begin, operation.ended_at ? Date.parse(operation.ended_at) : now);
+  const spans = steps
+    .filter((step) => step.started_at && step.awaits !== "platform")
+    .map((step) => ({
+      from: Date.parse(step.started_at ?? ""),
+      to: Math.min(end, step.ended_at ? Date.parse(step.ended_at) : end),
+    }))
+    .sort((a, b) => a.from - b.from);
+  let others = 0;
+  let reached = begin;
+  for (const { from, to } of spans) {
+    others += Math.max(0, to - Math.max(from, reached));
+    reached = Math.max(reached, to);
+  }
+  return { whole: end - begin, platform: end - begin - others };
 }

@@ -292,3 +292,23 @@ fn drift_is_shown_with_the_time_of_the_next_reconciliation() {
     let given_up = Drift { reconcile_at: None, ..drift };
     assert!(!drifted(&given_up, "train").contains("reconciles"), "no time is shown when nothing is due");
 }
+
+#[test]
+fn roles_of_access_are_shown_with_what_they_need_and_a_command_that_tries_them() {
+    let answer = json!({
+        "reachability": "node-network", "notes": [], "grants": [],
+        "kinds": [{
+            "name": "direct", "default": true, "ttl_seconds": 86_400, "ttl_seconds_max": 86_400, "note": "a token",
+            "roles": ["cluster-view"],
+            "offered_roles": [{
+                "name": "cluster-view", "permission": "access.view", "check": "kubectl --kubeconfig FILE get pods",
+                "check_merged": "kubectl get pods",
+            }],
+        }],
+    });
+    let shown = access(&serde_json::from_value(answer).expect("an answer"));
+    let row = shown.as_str().lines().next_back().unwrap_or_default();
+    for part in ["direct", "cluster-view", "access.view", "kubectl --kubeconfig FILE get pods"] {
+        assert!(row.contains(part), "{row}");
+    }
+}
