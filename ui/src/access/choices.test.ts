@@ -1,7 +1,16 @@
 import { expect, it } from "vitest";
 
 import type { AccessKind, Permission } from "../api/types";
-import { accessLine, checkLines, fileName, grantLook, kindRefusal, lifetimesOf, roleRefusal, usualRole } from "./choices";
+import {
+  accessLine,
+  checkLines,
+  fileName,
+  grantLook,
+  kindRefusal,
+  lifetimesOf,
+  roleRefusal,
+  usualRole,
+} from "./choices";
 
 const KIND: AccessKind = {
   name: "direct",
