@@ -116,6 +116,8 @@ impl Rke2Effects {
         }))
     }
 
+    /// Deletes a KubeNode, and the record of its node's password with it. The cluster deletes that record, too, but some time later: until
+    /// then it would refuse the same machine, which has a new password after its uninstallation.
     async fn delete_kube_node(
         &self,
         name: &str,
@@ -125,7 +127,12 @@ impl Rke2Effects {
         let (until, progress) = (wait_deadline(context), &*context.progress);
         let deleted = self
             .on_cluster(context, |cluster| async move {
-                cluster.delete_kube_node(name, uid, time_left(until), progress).await
+                let deleted = cluster.delete_kube_node(name, uid, time_left(until), progress).await?;
+                if deleted {
+                    // Without a deletion, the record can be that of another KubeNode of this name.
+                    cluster.forget_node_password(name).await?;
+                }
+                Ok(deleted)
             })
             .await?;
         Ok(json!({ "kube_node": name, "deleted": deleted }))

@@ -163,6 +163,31 @@ async fn report_ready(cluster: &GenuineCluster, reported_at: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deletion_of_a_kube_node_deletes_its_password_at_once_and_no_other() {
+    let cluster = GenuineCluster::new().await;
+    cluster.call("api_ready").await.unwrap();
+    for name in ["gpu-1", "gpu-2"] {
+        create(&cluster, "/api/v1/nodes", serde_json::json!({"kind": "Node", "metadata": {"name": name}})).await;
+        let secret = serde_json::json!({"kind": "Secret", "metadata": {"name": format!("{name}.node-password.rke2")}});
+        create(&cluster, "/api/v1/namespaces/kube-system/secrets", secret).await;
+    }
+    let delete = |uid: Option<&str>| {
+        let parameters = serde_json::json!({ "kube_node": "gpu-1", "uid": uid });
+        cluster.effects.call(ClusterCall { parameters, ..named("delete_kube_node") }, cluster.context(DEADLINE_MS))
+    };
+    // Another KubeNode has registered under the name since: its password is not that of the one to delete.
+    assert_eq!(delete(Some("0198c0de-7a3b-7c11-9b54-0242ac120002")).await.unwrap()["deleted"], false);
+    let admin = cluster.genuine.cluster();
+    assert!(admin.forget_node_password("gpu-1").await.unwrap(), "it was there");
+    let secret = serde_json::json!({"kind": "Secret", "metadata": {"name": "gpu-1.node-password.rke2"}});
+    create(&cluster, "/api/v1/namespaces/kube-system/secrets", secret).await;
+
+    assert_eq!(delete(None).await.unwrap()["deleted"], true);
+    assert!(!admin.forget_node_password("gpu-1").await.unwrap(), "it is gone with its KubeNode");
+    assert!(admin.forget_node_password("gpu-2").await.unwrap(), "it belongs to another KubeNode");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn status_from_before_the_start_of_the_kubelet_does_not_count_and_its_own_does() {
     let cluster = GenuineCluster::new().await;
     cluster.call("api_ready").await.unwrap();
