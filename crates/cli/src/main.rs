@@ -23,6 +23,7 @@ mod kubeconfig;
 mod markdown;
 mod output;
 mod public_url;
+mod releases;
 mod runtime;
 mod server_config;
 mod setting;

@@ -146,7 +146,7 @@ it("a reading that fails later blocks too, instead of the earlier one being used
   expect(await change.run("off", server.send)).toBeUndefined();
   expect([change.seen, server.headers]).toEqual([undefined, []]);
 
-  // Nothing was sent, so nothing is said about a request.
+  // Nothing was sent, so no request is mentioned.
   server.isAway = false;
   server.become({ state: "broken" });
   await change.look();

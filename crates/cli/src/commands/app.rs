@@ -8,6 +8,7 @@ use gpuaas_model::OperationKind;
 
 use crate::{
     completion, output,
+    releases::versions,
     table::{Column, column},
     target::{Format, Target},
 };
@@ -63,12 +64,6 @@ const OPTIONS: &[Column<PlacementOption>] = &[
         reasons.collect::<Vec<_>>().join("; ")
     }),
 ];
-
-/// Returns the versions, each marked if it is a stand-in.
-pub(crate) fn versions(app: &App) -> Vec<String> {
-    let badge = |version: &String| if app.stand_ins.contains(version) { " (stand-in)" } else { "" };
-    app.versions.iter().map(|version| format!("{version}{}", badge(version))).collect()
-}
 
 fn status(app: &App) -> &str {
     if app.versions.is_empty() { "no release imported" } else { &app.status }

@@ -22,9 +22,9 @@ use gpuaas_server::{ServerError, ServerOptions, ports::SystemEntropy, write_priv
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    commands::app::versions,
     connection::{ReadyFile, ReadyNode},
     environment, output,
+    releases::versions,
 };
 use addresses::AddressBlock;
 use processes::{Processes, SharedStore};

@@ -17,7 +17,7 @@ it("one that is under way, or did not get there, has it in words", () => {
   expect(phaseOf({ ...RUNNING, completed: 8 })).toBe("agent joining");
 });
 
-it("the health is said once: by the state of what runs, beside that of what does not", () => {
+it("the health is shown once: by the state of what runs, beside that of what does not", () => {
   expect(healthBeside({ lifecycle: "stopping", health: "degraded" })).toBe("degraded");
   expect(healthBeside({ lifecycle: "deploying", health: "failed" })).toBe("failed");
   expect(healthBeside({ lifecycle: "deploying", health: "progressing" })).toBeUndefined();

@@ -1,4 +1,4 @@
-//! What is said of a workload beside its state: its phase and its health, where the state does not say them.
+//! What a workload shows beside its state: its phase and its health, where the state does not tell them.
 
 import type { Health, Lifecycle, Workload } from "../../api/types";
 import { oneLine, words } from "../../text/plain";
