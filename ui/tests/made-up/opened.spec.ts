@@ -90,7 +90,7 @@ const OPENED: readonly Opened[] = [
       await page.getByRole("radio", { name: /gpu-10$/ }).check();
       await page.getByRole("button", { name: "Review the plan" }).click();
     },
-    part: "section[aria-label='Review']",
+    part: ".review",
   },
 ];
 

@@ -7,7 +7,7 @@ import { expect, type MadeUp, type Settings, test } from "../made-up.ts";
 
 const NODES = 300;
 const ROWS_MAX = 100;
-const HEADERS = { "x-gpuaas-csrf": "fixture-csrf" };
+const HEADERS = { "x-gpuaas-csrf": "fixture-csrf-1" };
 
 const table = (page: Page) => page.getByRole("table", { name: "Nodes" });
 const rows = (page: Page) => page.locator("tbody tr:not([aria-hidden])");

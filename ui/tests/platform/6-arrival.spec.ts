@@ -147,6 +147,8 @@ test("from nothing to a cluster, by pages alone", async ({ page, platform, signI
 /** Removes the cluster, the machine and the project. */
 async function giveBack(platform: Platform): Promise<void> {
   const path = `/api/v1/workloads/${FIRST.workload}?project=${FIRST.project}`;
+  const isDeployed = async (): Promise<boolean> => (await platform.take("GET", path)).workload.lifecycle === "running";
+  await until("the deployment has ended", isDeployed);
   await platform.take("DELETE", path);
   const isRemoved = async (): Promise<boolean> =>
     (await platform.take("GET", path)).workload.lifecycle === "decommissioned";

@@ -68,10 +68,10 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     };
     let records = client.list_audit(&query).await?.items;
     output::list(target.output, &records, AUDIT, |record| record.sequence.to_string())?;
-    if records.is_empty() {
-        if let Some(hint) = hint(&query) {
-            output::hint(target.output, &hint);
-        }
+    if records.is_empty()
+        && let Some(hint) = hint(&query)
+    {
+        output::hint(target.output, &hint);
     }
     Ok(())
 }
