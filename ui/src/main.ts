@@ -17,6 +17,10 @@ router.listen();
 pageUse.watch(window);
 // Addresses contain names and filters of the person before.
 session.onReplaced = () => location.replace("/");
+// A browser can keep a page that was left, and show it as it was to whoever goes back.
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload();
+});
 // A code waits until it is known whether this browser is signed in already.
 void session.load();
 

@@ -15,7 +15,7 @@ use gpuaas_model::{BrowserSessionId, Code, Coded as _, Permission, Principal, Ti
 use gpuaas_store::{BrowserSessionRecord, TokenRecord};
 
 use crate::{
-    correlation,
+    body, correlation,
     credential::{self, Credential, refuse},
     declared::Handler,
     peer::{self, PeerAddress},
@@ -233,10 +233,12 @@ pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut reques
         expected_plan: None,
         session: None,
     };
-    if let Err(refused) = caller.require(needed) {
+    let permitted = caller.require(needed);
+    request.extensions_mut().insert(caller.principal);
+    if let Err(refused) = permitted {
+        body::keep_refused(&state, request).await;
         return ApiProblem::from(refused).into_response();
     }
-    request.extensions_mut().insert(caller.principal);
     next.run(request).await
 }
 

@@ -56,6 +56,17 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
+/// Reads the body of a request that is refused before its handler: the audit record names what was attempted. If it cannot be read, the
+/// record does without it.
+pub(crate) async fn keep_refused(state: &ApiState, request: Request) {
+    let Some(NamingBody(kept)) = request.extensions().get::<NamingBody>().cloned() else { return };
+    let reservation = state.bodies.reserve(request.extensions());
+    if let Ok(bytes) = read(request.into_body(), reservation).await {
+        // Empty before: a request has one body.
+        let _ = kept.set(bytes);
+    }
+}
+
 /// Reads a whole body within the limits of `reservation`. Dropping the last clone of the result releases the memory.
 pub(crate) async fn read(mut body: RawBody, reservation: Reservation) -> Result<Bytes, ApiProblem> {
     // A body whose announced length is over the limit is not read.

@@ -160,5 +160,9 @@ mod tests {
         assert_eq!(describe(&failed, now), expected);
         let cluster = StepRecord { started_at: None, ..step(StepKey::named("api_ready"), call(), "") };
         assert_eq!(describe(&cluster, now), "the cluster to respond");
+        let milestone = StepAction::Record { record: RecordKind::Milestone };
+        let own = step(StepKey::named("ready"), milestone, "");
+        let awaits = [&start, &wait, &lost, &cluster, &own].map(step_awaits);
+        assert_eq!(awaits, ["node", "cluster", "node", "cluster", "platform"]);
     }
 }

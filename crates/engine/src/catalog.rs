@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use gpuaas_model::TaskType;
-use gpuaas_planner::App;
+use gpuaas_planner::{App, Occupancy};
 use gpuaas_wire::task::{GENERAL_TASKS, Preflight, TaskDefinition};
 
 use crate::{effects::AppEffects, error::EngineError};
@@ -46,9 +46,9 @@ impl Catalog {
         GENERAL_TASKS.iter().chain(of_apps).find(|of| of.task_type == task)
     }
 
-    /// Returns the preflight of the first app that defines one: a shorter one if the node is `occupied` by a member.
-    pub fn preflight(&self, occupied: bool) -> Option<Preflight> {
-        self.entries.values().find_map(|entry| entry.app.preflight(occupied))
+    /// Returns the preflight of the first app that defines one.
+    pub fn preflight(&self, occupancy: Occupancy) -> Option<Preflight> {
+        self.entries.values().find_map(|entry| entry.app.preflight(occupancy))
     }
 
     /// All apps, ordered by slug.

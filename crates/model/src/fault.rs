@@ -60,6 +60,17 @@ pub struct NextAction {
     pub command: Option<String>,
 }
 
+impl Fault {
+    /// Returns this fault for the repair that failed with it. The repair that it advises has just been done, so the page of its code comes next.
+    #[must_use]
+    pub fn after_repair(self) -> Self {
+        let Some(repair) = &self.next.command else { return self };
+        let text = format!("a repair did not remove the cause; repeat it: {repair}; or see what else helps");
+        let next = NextAction::with_command(text, format!("gpuaas explain {}", self.code));
+        Self { next, ..self }
+    }
+}
+
 impl NextAction {
     /// An action without a command, or none at all.
     pub fn text(text: impl Into<String>) -> Self {
@@ -108,6 +119,16 @@ impl NextAction {
             format!("repair the control plane: {reason}"),
             format!("gpuaas workload repair {workload} --scope control-plane"),
         )
+    }
+
+    /// Whether the command starts a repair that one with these parameters includes. One of the whole runtime includes every other.
+    pub fn is_within_repair(&self, workload: impl Display, scope: Option<&str>, member: Option<&str>) -> bool {
+        let is_same = |repair: Self| repair.command == self.command;
+        match (scope, member) {
+            (Some("member"), Some(member)) => is_same(Self::repair_member("", workload, member)),
+            (Some("control_plane"), _) => is_same(Self::repair_control_plane("", workload)),
+            _ => self.command.as_deref().and_then(|command| command.split(' ').nth(2)) == Some("repair"),
+        }
     }
 
     /// Reconcile the workload, because of `reason`: restarts nothing.
@@ -217,5 +238,25 @@ impl Evidence {
     pub fn new(source: impl Into<String>, at: Option<Timestamp>, text: &str) -> Self {
         let text = cut(text, Self::TEXT_BYTES_MAX).into_owned();
         Self { source: source.into(), at, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repair_includes_what_has_its_scope_and_no_other_command() {
+        let member = |name| NextAction::repair_member("it starts again", "train", name);
+        let control_plane = || NextAction::repair_control_plane("it starts again", "train");
+        let of_member = |next: NextAction| next.is_within_repair("train", Some("member"), Some("agent-1"));
+        let of_control_plane = |next: NextAction| next.is_within_repair("train", Some("control_plane"), None);
+        let of_all = |next: NextAction| next.is_within_repair("train", Some("whole_runtime"), None);
+        assert!(of_member(member("agent-1")) && !of_member(member("agent-10")) && !of_member(control_plane()));
+        assert!(of_control_plane(control_plane()) && !of_control_plane(member("agent-1")));
+        assert!(of_all(member("agent-1")) && of_all(control_plane()));
+        for other in [NextAction::resume("it is repeated", "train"), NextAction::text("look")] {
+            assert!(!of_all(other.clone()) && !of_member(other.clone()) && !of_control_plane(other));
+        }
     }
 }

@@ -15,6 +15,17 @@ use crate::{
     view::{MemberView, WorkloadView},
 };
 
+/// What the platform knows of the members on a node before a preflight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occupancy {
+    /// No member is there, and every earlier one is known to be removed.
+    Free,
+    /// A member is there: the preflight excludes everything that a member itself occupies or leaves.
+    Occupied,
+    /// A member was given up there: the preflight includes every path that its residue check would report.
+    GivenUp,
+}
+
 /// An app of the catalog. Each app has one implementation; the core names no app.
 pub trait App: Send + Sync {
     /// Returns the description and the requirements of the app.
@@ -63,8 +74,7 @@ pub trait App: Send + Sync {
     ) -> Result<Plan, PlanRefusal>;
 
     /// Returns the checks that show whether the app could run on a node, independent of component and release; `None` if there are none.
-    /// For an `occupied` node, which has a member, they exclude everything that a member itself occupies or leaves.
-    fn preflight(&self, _occupied: bool) -> Option<Preflight> {
+    fn preflight(&self, _occupancy: Occupancy) -> Option<Preflight> {
         None
     }
 
@@ -90,7 +100,7 @@ pub trait App: Send + Sync {
     /// Returns the units whose reports show the health of a member of this component.
     fn units(&self, component_key: &str) -> Vec<String>;
 
-    /// Derives the health of a member from its unit's report.
+    /// Derives the health of a member from its unit's report. Without a fault, an unwell member is awaited, and no person has to act.
     fn judge(&self, member: &MemberView, workload: &WorkloadView, report: &UnitReport) -> (Health, Option<Fault>);
 
     /// Says what a step does and what it interrupts, for people who read a plan before they start it.

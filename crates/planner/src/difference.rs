@@ -219,14 +219,14 @@ fn health(member: &MemberView, workload: &WorkloadView) -> Option<Difference> {
         return None;
     }
     let why = fault.map(|fault| format!(": {} ({})", fault.summary, fault.code)).unwrap_or_default();
-    let repair = || NextAction::repair_member("it is not healthy", &workload.name, &member.name);
+    let read_log = || NextAction::read_log(&workload.name, &member.name);
     Some(Difference {
         member: Some(member.name.clone()),
         field: "health".to_owned(),
         desired: Health::Healthy.to_string(),
         observed: format!("{}{why}", member.health),
         since: fault.and_then(|fault| fault.evidence.as_ref()).and_then(|evidence| evidence.at),
-        action: fault.map_or_else(repair, |fault| fault.next.clone()),
+        action: fault.map_or_else(read_log, |fault| fault.next.clone()),
     })
 }
 

@@ -33,7 +33,7 @@ pub mod view;
 pub mod waiting;
 
 pub use app::{
-    AddedMembers, App, ClusterJudgment, RenderError, SecretPart, SecretSpec, StepOutput, StepText, Subjects,
+    AddedMembers, App, ClusterJudgment, Occupancy, RenderError, SecretPart, SecretSpec, StepOutput, StepText, Subjects,
 };
 pub use call::ClusterCall;
 pub use check::{Finding, check};

@@ -1,16 +1,7 @@
 import { expect, it } from "vitest";
 
 import type { AccessKind, Permission } from "../api/types";
-import {
-  accessLine,
-  checkLines,
-  fileName,
-  grantLook,
-  kindRefusal,
-  lifetimesOf,
-  roleRefusal,
-  usualRole,
-} from "./choices";
+import { accessLine, checkLines, fileName, grantLook, kindRefusal, lifetimesOf, roleOf, roleRefusal } from "./choices";
 
 const KIND: AccessKind = {
   name: "direct",
@@ -63,8 +54,12 @@ it("the line delivers the same", () => {
 
 it("only roles that the API lets the caller take can be chosen; the others say what is missing", () => {
   const viewer = (permission: Permission): boolean => permission === "access.view";
-  expect(usualRole(KIND, viewer)).toBe("cluster-view");
-  expect(usualRole(KIND, () => true)).toBe("cluster-admin");
+  expect(roleOf(KIND, undefined, viewer)).toBe("cluster-view");
+  expect(roleOf(KIND, undefined, () => true)).toBe("cluster-admin");
+  // Chosen of another kind, for which it is free to take.
+  expect(roleOf(KIND, "cluster-admin", viewer)).toBe("cluster-view");
+  expect(roleOf(KIND, "cluster-view", () => true)).toBe("cluster-view");
+  expect(roleOf(KIND, "cluster-admin", () => false)).toBeUndefined();
   expect(roleRefusal(KIND, "cluster-admin", viewer)).toBe("Your role does not have the permission access.take");
   expect([roleRefusal(KIND, "cluster-view", viewer), kindRefusal(KIND, viewer)]).toEqual([undefined, undefined]);
   expect(kindRefusal(KIND, () => false)).toBe("Your role does not have the permission access.take");

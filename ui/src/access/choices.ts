@@ -59,9 +59,14 @@ export function kindRefusal(kind: Pick<AccessKind, "offered_roles" | "roles">, m
   return refusals.includes(undefined) ? undefined : refusals[0];
 }
 
-/** The role that somebody gets who chooses none: the highest that they can take. */
-export function usualRole(kind: Pick<AccessKind, "offered_roles" | "roles">, may: May): string | undefined {
-  return kind.roles.find((role) => roleRefusal(kind, role, may) === undefined);
+/** The chosen role, if somebody can take it of this kind; otherwise the one that they get who choose none: the highest that they can take. */
+export function roleOf(
+  kind: Pick<AccessKind, "offered_roles" | "roles">,
+  chosen: string | undefined,
+  may: May,
+): string | undefined {
+  const open = kind.roles.filter((role) => roleRefusal(kind, role, may) === undefined);
+  return open.find((role) => role === chosen) ?? open[0];
 }
 
 /** Commands that use a delivered credential: its `file`, and the entry that a merge made of it. */

@@ -85,6 +85,18 @@ it("a refusal that arrives after a new sign-in ends no session", async () => {
   expect(lost).not.toHaveBeenCalled();
 });
 
+it("what was asked for before somebody else signed in is not sent again when it is refused", async () => {
+  let attempts = 0;
+  const answered = reading(() => {
+    attempts += 1;
+    if (attempts === 1) hold.end(false);
+    return Promise.resolve(refused());
+  });
+  await expect(answered).rejects.toMatchObject({ name: "AbortError" });
+  expect(attempts).toBe(1);
+  expect(lost).not.toHaveBeenCalled();
+});
+
 function readingWith(headers: Record<string, string>) {
   const fetch = () => Promise.resolve(Response.json({ name: "gpu-1" }, { headers }));
   return takeTagged(api.GET("/api/v1/nodes/{node}", { ...at, fetch, params: { path: { node: "1" } } }));

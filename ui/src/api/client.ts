@@ -51,6 +51,7 @@ export async function reading(send: () => Promise<Response>, signal?: AbortSigna
   const { round } = hold;
   const response = await send();
   const isOfEarlierSession = response.status === 401 && round !== hold.round;
+  if (isOfEarlierSession && hold.isLeft(round)) throw givenUp();
   if (!isOfEarlierSession) await inspect(response);
   if (!isOfEarlierSession && !(response.status === 401 && hold.isOn)) return response;
   return reading(send, signal);

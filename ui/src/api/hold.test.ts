@@ -24,3 +24,11 @@ it("a request that is aborted waits no longer", async () => {
   abort.abort();
   expect([await waiting, await hold.over(abort.signal), hold.isOn]).toEqual([false, false, true]);
 });
+
+it("a session that begins, and one that is left, is another round also without a hold", () => {
+  const hold = new Hold();
+  hold.end(true);
+  expect([hold.round, hold.isLeft(0)]).toEqual([1, false]);
+  hold.end(false);
+  expect([hold.round, hold.isLeft(1), hold.isLeft(2)]).toEqual([2, true, false]);
+});

@@ -5,8 +5,10 @@
 
 export class Hold {
   #waiting: Set<(goesOn: boolean) => void> | undefined;
-  /** Counts the holds that are over: a refusal of a request from before one says nothing about the present session. */
+  /** Counts the sessions that began or were left: a refusal of a request from before says nothing about the present one. */
   round = 0;
+  /** The latest round that was another person's, or nobody's. */
+  #left = 0;
 
   get isOn(): boolean {
     return this.#waiting !== undefined;
@@ -16,13 +18,18 @@ export class Hold {
     this.#waiting ??= new Set();
   }
 
-  /** Lets those that wait go on, or gives them up. */
+  /** Begins another round. Lets those that wait go on, or gives them up. */
   end(goesOn: boolean): void {
     const waiting = this.#waiting;
-    if (waiting === undefined) return;
     this.#waiting = undefined;
     this.round += 1;
-    waiting.forEach((settle) => settle(goesOn));
+    if (!goesOn) this.#left = this.round;
+    waiting?.forEach((settle) => settle(goesOn));
+  }
+
+  /** True if somebody else came after the round in which a request was sent: it is not sent again. */
+  isLeft(round: number): boolean {
+    return this.#left > round;
   }
 
   /** Waits until nothing is held. False if the request is given up. */

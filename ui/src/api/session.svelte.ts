@@ -16,9 +16,11 @@ export type Credential = { code: string } | { token: string };
 
 type Status = "unknown" | "signed_in" | "signed_out" | "unreachable";
 
-const RETRY_MS = 3_000;
+export const RETRY_MS = 3_000;
 /** How long a covered page is kept. A session that ended without use has left its page unattended for half an hour already. */
 export const KEPT_MS = 3_600_000;
+/** How often the age of a covered page is looked at. */
+export const KEPT_CHECK_MS = 60_000;
 /** A session's document lists so many projects; there may be more. */
 const LISTED_MAX = 1_000;
 
@@ -38,7 +40,9 @@ class Session {
   #document = $state.raw<SessionDocument>();
   #chosen = $state<string>();
   #retry: ReturnType<typeof setTimeout> | undefined;
-  #forgetting: ReturnType<typeof setTimeout> | undefined;
+  #forgetting: ReturnType<typeof setInterval> | undefined;
+  /** Counts the questions for the session. The answer to an earlier one, or to one from before a sign-in or sign-out, may be outdated. */
+  #asked = 0;
   /** The token for which this tab has shown pages: it is who a person is. Names are not, because two tokens may have the same one. */
   #holder: string | undefined;
   /** What the event streams follow: they begin again when it is another session or project. */
@@ -125,28 +129,27 @@ class Session {
     this.#connect();
   }
 
-  /** Asks whether this browser is signed in. */
+  /** Asks whether this browser is signed in, until there is an answer. */
   async load(): Promise<void> {
     clearTimeout(this.#retry);
+    const asked = this.#ask();
     try {
-      this.#began(documentFrom(await take(api.GET("/api/v1/session"))));
+      const document = documentFrom(await take(api.GET("/api/v1/session")));
+      if (asked === this.#asked) this.#began(document);
     } catch (thrown) {
-      if (thrown instanceof ProblemError && thrown.problem.status === 401) {
-        this.#lost();
-      } else if (this.status === "unknown" || this.status === "unreachable") {
-        this.status = "unreachable";
-        this.problem = problemOf(thrown);
-        clearTimeout(this.#retry);
-        this.#retry = setTimeout(() => void this.load(), RETRY_MS);
-      }
+      if (asked === this.#asked) this.#refused(thrown);
     }
   }
 
   /** Exchanges a one-time code or a token for a session. Throws a [`ProblemError`]. */
   async signIn(credential: Credential): Promise<void> {
+    const asked = this.#asked;
     const document = documentFrom(await take(api.POST("/api/v1/sessions", { body: credential })));
     // Another person's page in another tab must not stay either, and one that is covered goes on.
     tabs?.postMessage("signed_in");
+    // Something happened meanwhile, perhaps a sign-in of somebody else in another tab: the cookie says which of them was the last.
+    if (asked !== this.#asked) return this.load();
+    this.#ask();
     this.#began(document);
   }
 
@@ -163,9 +166,29 @@ class Session {
     this.#left();
   }
 
+  /** Makes the answers to earlier questions outdated. */
+  #ask(): number {
+    this.#asked += 1;
+    return this.#asked;
+  }
+
+  /** There is no session, or no answer. A page that is open asks again, too: in another tab, somebody else may have signed in. */
+  #refused(thrown: unknown): void {
+    if (thrown instanceof ProblemError && thrown.problem.status === 401) {
+      this.#lost();
+      return;
+    }
+    if (this.status === "unknown" || this.status === "unreachable") {
+      this.status = "unreachable";
+      this.problem = problemOf(thrown);
+    }
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => void this.load(), RETRY_MS);
+  }
+
   #began(document: SessionDocument): void {
     clearTimeout(this.#retry);
-    clearTimeout(this.#forgetting);
+    clearInterval(this.#forgetting);
     if (this.#holder !== undefined && this.#holder !== document.token) {
       this.#replaced();
       return;
@@ -190,11 +213,22 @@ class Session {
     this.ended = true;
     this.isCovered = true;
     hold.begin();
-    this.#forgetting = setTimeout(() => this.#forget(), KEPT_MS);
+    this.#forgetLater();
+  }
+
+  /** Forgets the covered page once it is too old. Timers stop while a computer sleeps, so its clock counts, too. */
+  #forgetLater(): void {
+    const [clock, awake] = [Date.now(), performance.now()];
+    clearInterval(this.#forgetting);
+    this.#forgetting = setInterval(() => {
+      if (Math.max(Date.now() - clock, performance.now() - awake) >= KEPT_MS) this.#forget();
+    }, KEPT_CHECK_MS);
   }
 
   /** The person signed out: nothing of the page stays. */
   #left(): void {
+    this.#ask();
+    clearTimeout(this.#retry);
     this.#forget();
     credentials.csrf = "";
     this.ended = false;
@@ -210,7 +244,7 @@ class Session {
   }
 
   #forget(): void {
-    clearTimeout(this.#forgetting);
+    clearInterval(this.#forgetting);
     this.#document = undefined;
     this.isCovered = false;
     this.#followed = undefined;

@@ -3,7 +3,7 @@ import { beforeEach, expect, it, vi } from "vitest";
 import { hub } from "../live/hub.svelte";
 import { api, credentials } from "./client";
 import { hold } from "./hold";
-import { KEPT_MS, session } from "./session.svelte";
+import { KEPT_CHECK_MS, KEPT_MS, RETRY_MS, session } from "./session.svelte";
 import type { Project } from "./types";
 
 const project = (name: string): Project => ({ id: `id-of-${name}`, name }) as Project;
@@ -134,5 +134,65 @@ it("a covered page is not kept for longer than an hour", () => {
   expect(session.isCovered).toBe(true);
   vi.advanceTimersByTime(1);
   expect([session.isCovered, session.hasPage, session.ended, hold.isOn]).toEqual([false, false, true, false]);
+  vi.useRealTimers();
+});
+
+it("a covered page ages while the computer sleeps", () => {
+  vi.useFakeTimers();
+  credentials.onSessionLost();
+  vi.setSystemTime(Date.now() + KEPT_MS);
+  vi.advanceTimersByTime(KEPT_CHECK_MS);
+  expect([session.isCovered, session.hasPage]).toEqual([false, false]);
+  vi.useRealTimers();
+});
+
+/** An answer that arrives when `arrive` is called. */
+function late(): { answered: never; arrive: (answer: object) => void } {
+  let arrive: (answer: object) => void = () => undefined;
+  const answered = new Promise<object>((resolve) => (arrive = resolve));
+  return { answered: answered as never, arrive: (answer) => arrive(answer) };
+}
+
+it("an answer from before a sign-in or a sign-out says nothing", async () => {
+  const refused = late();
+  vi.spyOn(api, "GET").mockReturnValue(refused.answered);
+  const first = session.load();
+  answer("session-2", [project("ml")]);
+  await session.signIn({ token: "t" });
+  refused.arrive({ error: {}, response: new Response(undefined, { status: 401 }) });
+  await first;
+  expect([session.status, session.isCovered, session.id]).toEqual(["signed_in", false, "session-2"]);
+
+  const outdated = late();
+  vi.spyOn(api, "GET").mockReturnValue(outdated.answered);
+  const second = session.load();
+  vi.spyOn(api, "DELETE").mockResolvedValue({ data: {}, response: new Response() } as never);
+  await session.signOut();
+  outdated.arrive({ data: { id: "session-2", csrf: "c", token: TOKEN, projects: [] }, response: new Response() });
+  await second;
+  expect([session.status, session.hasPage]).toEqual(["signed_out", false]);
+});
+
+it("of two sign-ins at the same time, the cookie says which was the last", async () => {
+  const earlier = late();
+  vi.spyOn(api, "POST").mockReturnValue(earlier.answered);
+  const signedIn = session.signIn({ token: "t" });
+  // Another tab says that somebody signed in there.
+  await session.load();
+  const last = { id: "session-3", csrf: "c", token: TOKEN, permissions: [], projects: [] };
+  vi.spyOn(api, "GET").mockResolvedValue({ data: last, response: new Response() } as never);
+  earlier.arrive({ data: { ...last, id: "session-2" }, response: new Response() });
+  await signedIn;
+  expect(session.id).toBe("session-3");
+});
+
+it("an open page asks again until it knows whose session the browser has", async () => {
+  vi.useFakeTimers();
+  vi.spyOn(api, "GET").mockRejectedValue(new TypeError("offline"));
+  await session.load();
+  expect([session.status, replaced.mock.calls]).toEqual(["signed_in", []]);
+  answerAs("token-2", {});
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  expect(replaced).toHaveBeenCalledOnce();
   vi.useRealTimers();
 });

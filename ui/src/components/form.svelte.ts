@@ -4,6 +4,7 @@
 //! that could name one without a control.
 
 import { getContext, setContext, tick, untrack } from "svelte";
+import { SvelteSet } from "svelte/reactivity";
 
 import type { Problem, ProblemReason } from "../api/types";
 import { isShownBy, notShownBy } from "../schema/refusals";
@@ -11,7 +12,8 @@ import { isShownBy, notShownBy } from "../schema/refusals";
 const KEY = Symbol("form");
 
 export class Form {
-  #fields = $state.raw<readonly string[]>([]);
+  // A set reads nothing when an entry goes. A teardown that reads state gets its earlier value, without what others have added since.
+  readonly #fields = new SvelteSet<{ readonly field: string }>();
 
   constructor(private readonly read: () => Problem | undefined) {}
 
@@ -21,21 +23,23 @@ export class Form {
 
   /** Counts a field, which shows what the problem says about it, until the returned function is called. */
   add(field: string): () => void {
-    this.#fields = [...this.#fields, field];
-    return () => {
-      const at = this.#fields.indexOf(field);
-      this.#fields = this.#fields.filter((_, index) => index !== at);
-    };
+    const entry = { field };
+    this.#fields.add(entry);
+    return () => this.#fields.delete(entry);
   }
 
   /** The reasons that no field shows. */
   get elsewhere(): ProblemReason[] {
-    return this.problem === undefined ? [] : notShownBy(this.problem, this.#fields);
+    return this.problem === undefined ? [] : notShownBy(this.problem, this.#names());
   }
 
   /** True if fields show everything that the problem says. */
   get isShownAtFields(): boolean {
-    return this.problem !== undefined && isShownBy(this.problem, this.#fields);
+    return this.problem !== undefined && isShownBy(this.problem, this.#names());
+  }
+
+  #names(): string[] {
+    return [...this.#fields].map(({ field }) => field);
   }
 }
 

@@ -7,7 +7,7 @@ import { ProblemError, problemOf } from "../api/problem";
 import type { Problem, WorkloadLogLine } from "../api/types";
 import { entryOf, type LogEntry } from "./entry";
 import { LogCursor, type LogSelection, readLogs } from "./request";
-import { appended } from "./window";
+import { appended, type Limits, WINDOW } from "./window";
 
 /**
  * `reading`: up to the present; `live`: new lines come by themselves; `more`: there are further lines, read by [`LogFeed.more`]; `held`: the
@@ -41,8 +41,11 @@ export class LogFeed {
   #frame: Promise<void> | undefined;
   readonly #keeps: (line: WorkloadLogLine) => boolean;
 
-  /** A feed of those lines for which `keeps` returns true. */
-  constructor(keeps: (line: WorkloadLogLine) => boolean = () => true) {
+  /** A feed of those lines for which `keeps` returns true, of which it keeps the last ones. */
+  constructor(
+    keeps: (line: WorkloadLogLine) => boolean = () => true,
+    private readonly limits: Limits = WINDOW,
+  ) {
     this.#keeps = keeps;
   }
 
@@ -122,7 +125,7 @@ export class LogFeed {
       this.#pending.push(entryOf(line, this.#next));
       this.#next += 1;
     }
-    if (this.hold && appended(this.lines, this.#pending).dropped > 0) return false;
+    if (this.hold && appended(this.lines, this.#pending, this.limits).dropped > 0) return false;
     this.#frame ??= this.#draw(signal);
     if (this.#pending.length >= PENDING_MAX) await this.#frame;
     return true;
@@ -132,7 +135,7 @@ export class LogFeed {
     await frame();
     this.#frame = undefined;
     if (signal.aborted && this.#pending.length === 0) return;
-    const { lines, dropped } = appended(this.lines, this.#pending);
+    const { lines, dropped } = appended(this.lines, this.#pending, this.limits);
     this.received += this.#pending.length;
     this.#pending = [];
     this.lines = lines;

@@ -10,6 +10,8 @@ export interface Limits {
   characters: number;
 }
 
+export const WINDOW: Limits = { lines: LINES_MAX, characters: CHARACTERS_MAX };
+
 /** Index of the first line to keep, so that the rest is within the limits. The last line is always kept. */
 export function firstKept(lines: readonly LogEntry[], limits: Limits): number {
   let characters = 0;
@@ -26,7 +28,7 @@ export function firstKept(lines: readonly LogEntry[], limits: Limits): number {
 export function appended(
   lines: readonly LogEntry[],
   added: readonly LogEntry[],
-  limits: Limits = { lines: LINES_MAX, characters: CHARACTERS_MAX },
+  limits: Limits = WINDOW,
 ): { lines: readonly LogEntry[]; dropped: number } {
   const all = [...lines, ...added];
   const first = firstKept(all, limits);

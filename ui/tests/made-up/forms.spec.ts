@@ -74,3 +74,28 @@ test("a form that is not sent says so, and moves the focus to what is wrong", as
   await expect(dialog.locator('[name="labels"]')).toBeFocused();
   expect(requests).toBe(0);
 });
+
+test("errors are at their fields alone after the page under a dialog was read again", async ({
+  page,
+  serve,
+  console,
+}) => {
+  const form = FORMS.find(({ name }) => name === "drain a member");
+  if (form?.button === undefined) throw new Error("the form is not there");
+  console.expect(form.request);
+  let read = 0;
+  page.on("response", (response) => {
+    if (/\/api\/v1\/workloads\/train(\?|$)/.test(response.url())) read += 1;
+  });
+  await answer(page, form, () => Promise.resolve(refusal(form.fields)));
+  // Every event about the workload makes the fields of the dialog again.
+  const server = await serve({ rate: 100 });
+  await page.goto(server.url + form.path);
+  const opened = await form.open(page);
+  await expect(opened.locator('[name="timeout_seconds"]')).toBeVisible();
+  const before = read;
+  await expect.poll(() => read).toBeGreaterThan(before + 2);
+  await opened.getByRole("button", { name: form.button, exact: true }).click();
+  for (const field of form.fields)
+    await expect(page.getByRole("alert").filter({ hasText: sentenceOf(field) }), field).toHaveCount(1);
+});

@@ -14,6 +14,7 @@ test("a lost connection greys the page, and says until when it was true", async 
   server.stop();
   const bar = page.getByRole("status").filter({ hasText: "Connection lost" });
   await expect(bar).toContainText(/What is shown was true at \d\d:\d\d:\d\d, \d+ s ago/);
+  await expect(bar.locator("[aria-live='off']"), "no screen reader says every second of it").toHaveText(/^\d+ s ago$/);
   await expect(main).toHaveCSS("filter", "grayscale(1)");
   await expect(page.getByRole("link", { name: "train", exact: true }), "the last data stay").toBeVisible();
   // The age grows, although nothing arrives any more.

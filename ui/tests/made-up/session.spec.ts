@@ -141,3 +141,42 @@ test("a sign-in in one tab uncovers the others, and a sign-out leaves nothing in
     await expect(tab.getByText(/Your session ended/)).toHaveCount(0);
   }
 });
+
+test("under the sign-in, the tab has the title of no page, also not of one that somebody goes back to", async ({
+  page,
+  serve,
+  console,
+}) => {
+  console.expect(/\/api\/v1\//);
+  const server = await serve();
+  await page.goto(`${server.url}/workloads/train`);
+  await expect(page).toHaveTitle("train · GPUaaS");
+  const pages = page.getByRole("navigation", { name: "Pages" });
+  await pages.getByRole("link", { name: /^Workloads/ }).click();
+  await expect(page).toHaveTitle("Workloads · GPUaaS");
+  await revoke(page, server);
+  await page.goBack();
+  await expect(page.locator("h1", { hasText: /^train$/ }), "it is there, but hidden").toHaveCount(1);
+  expect(await page.title()).toBe("Sign in · GPUaaS");
+  await signIn(page, "the-same-token");
+  await expect(page.getByRole("heading", { level: 1, name: "train" })).toBeVisible();
+  await expect(page).toHaveTitle("train · GPUaaS");
+});
+
+test("a page that the browser kept, and shows again to whoever goes back, begins anew", async ({
+  page,
+  serve,
+  console,
+}) => {
+  console.expect(/\/api\/v1\//);
+  const server = await serve();
+  await page.goto(`${server.url}/workloads`);
+  await expect(page.getByRole("heading", { level: 1, name: "Workloads" })).toBeVisible();
+  const loaded = page.waitForEvent("load");
+  await page.evaluate(() => {
+    Object.assign(window, { before: "of the first person" });
+    window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+  });
+  await loaded;
+  expect(await page.evaluate(() => "before" in window)).toBe(false);
+});

@@ -6,8 +6,8 @@ use gpuaas_model::{
     Reason, TaskType,
 };
 use gpuaas_planner::{
-    App, ClusterJudgment, Difference, MemberView, OperationRequest, Plan, PlanRefusal, RecordKind, RenderError,
-    SecretSpec, StepAction, StepOutput, StepSpec, StepText, Subjects, WorkloadView,
+    App, ClusterJudgment, Difference, MemberView, Occupancy, OperationRequest, Plan, PlanRefusal, RecordKind,
+    RenderError, SecretSpec, StepAction, StepOutput, StepSpec, StepText, Subjects, WorkloadView,
     manifest::Manifest,
     placement::{Candidate, Placed},
 };
@@ -94,9 +94,14 @@ impl App for Rke2 {
         plan::plan(request, workload, targets, &self.deadlines)
     }
 
-    fn preflight(&self, occupied: bool) -> Option<Preflight> {
+    fn preflight(&self, occupancy: Occupancy) -> Option<Preflight> {
         // A server's requirements include an agent's. The release is unknown here: the space for it is checked when the release is known.
-        Some(requirements::preflight(Rke2Role::Server, occupied, CLUSTER_BYTES))
+        let preflight = |touched| requirements::preflight(Rke2Role::Server, touched, CLUSTER_BYTES);
+        Some(match occupancy {
+            Occupancy::Free => preflight(false),
+            Occupancy::Occupied => preflight(true),
+            Occupancy::GivenUp => requirements::with_residue(preflight(false)),
+        })
     }
 
     fn render(
@@ -156,6 +161,11 @@ impl App for Rke2 {
     fn judge(&self, member: &MemberView, workload: &WorkloadView, report: &UnitReport) -> (Health, Option<Fault>) {
         if report.active == "active" && report.sub == "running" {
             return (Health::Healthy, None);
+        }
+        // Its node boots, or a person has started it: it is awaited, and nothing is to be repaired. After an exit, systemd counts the start as
+        // a restart.
+        if report.active == "activating" && !report.sub.starts_with("auto-restart") && report.n_restarts == 0 {
+            return (Health::Degraded, None);
         }
         let text = format!(
             "{} is {}/{} (result {}, {} restarts, last status {})",

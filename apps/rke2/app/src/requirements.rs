@@ -1,5 +1,7 @@
 //! Requirements of RKE2 on a host before an installation, and what an uninstall must remove.
 
+use std::path::Path;
+
 use gpuaas_app_rke2_tasks::{Rke2Role, Rke2Uninstall};
 use gpuaas_wire::task::{HostRequirements, Preflight, Residue};
 
@@ -14,7 +16,8 @@ const AGENT_PORTS: &[u16] = &[6_444, 10_250, 10_248, 10_256, 9_099];
 /// UDP ports of canal's network between nodes.
 const UDP_PORTS: &[u16] = &[8_472];
 /// Leftovers of an earlier cluster, with which a new one fails in various ways; files of another distribution, which cannot share a node
-/// with RKE2; and settings that would take precedence over the platform's.
+/// with RKE2; and settings that would take precedence over the platform's. Not the folders of RKE2 themselves: an operator may have put files
+/// there, for example a list of registries.
 const LEFTOVERS: &[&str] = &[
     "/var/lib/rancher/rke2/server/db",
     "/var/lib/rancher/rke2/server/token",
@@ -130,6 +133,15 @@ pub(crate) fn preflight(role: Rke2Role, touched: bool, free_bytes_min: u64) -> P
             containers: true,
         }),
     }
+}
+
+/// Returns a preflight that also finds every path that the residue check of a member reports, after the member was given up. Whether RKE2 was
+/// installed for it is unknown, so all of its paths count.
+pub(crate) fn with_residue(preflight: Preflight) -> Preflight {
+    let residue = residue(true).paths;
+    let is_below = |path: &String| residue.iter().any(|of| Path::new(path).starts_with(of));
+    let others = preflight.absent_paths.into_iter().filter(|path| !is_below(path));
+    Preflight { absent_paths: residue.iter().cloned().chain(others).collect(), ..preflight }
 }
 
 /// Returns the uninstall task. It removes paths that its script left only if RKE2 was completely installed for this member: otherwise they

@@ -10,8 +10,8 @@ use gpuaas_model::{
     AllocationId, Code, Health, MemberId, MemberPlace, MemberState, OperationKind, SecretId, Timestamp,
 };
 use gpuaas_planner::{
-    App, ArtifactView, MachineView, MemberView, OperationRequest, Plan, PlanRefusal, ReleaseView, SecretView,
-    StepAction, StepKey, StepOutput, StepSpec, WorkloadView, check, test_views,
+    App, ArtifactView, MachineView, MemberView, Occupancy, OperationRequest, Plan, PlanRefusal, ReleaseView,
+    SecretView, StepAction, StepKey, StepOutput, StepSpec, WorkloadView, check, test_views,
 };
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -322,8 +322,25 @@ fn golden_requirements_match() {
     assert!(of_installed["paths"].as_array().expect("paths").iter().all(|path| removed.contains(path)), "{uninstall}");
     assert_eq!(rendered(OperationKind::Decommission, "server-1/uninstall", &fresh).1, json!({}));
     // The preflight of a node without members is that of a server.
-    let of_node = serde_json::to_value(Rke2::default().preflight(false).expect("wants")).expect("JSON");
+    let of_node = serde_json::to_value(Rke2::default().preflight(Occupancy::Free).expect("wants")).expect("JSON");
     assert_eq!(of_node, rendered(OperationKind::Deploy, "server-1/preflight", &fresh).1);
+}
+
+#[test]
+fn inspection_after_a_member_was_given_up_finds_whatever_its_residue_check_reports() {
+    let mut installed = workload(Value::Null, pending());
+    installed.facts.insert("installed/server-1".to_owned(), json!(true));
+    let (_, residue) = rendered(OperationKind::Decommission, "server-1/residue", &installed);
+    let residue: Vec<&str> = residue["paths"].as_array().expect("paths").iter().filter_map(Value::as_str).collect();
+    let absent = |occupancy| Rke2::default().preflight(occupancy).expect("wants").absent_paths;
+    let (free, given_up) = (absent(Occupancy::Free), absent(Occupancy::GivenUp));
+    assert!(residue.len() > 10 && residue.iter().all(|path| given_up.iter().any(|of| of == path)), "{given_up:?}");
+    // A finding names each of the others once: itself, or a folder around it.
+    for path in &free {
+        let around = given_up.iter().filter(|of| path == *of || path.starts_with(&format!("{of}/")));
+        assert_eq!(around.count(), 1, "{path} in {given_up:?}");
+    }
+    assert!(!free.iter().any(|path| path == "/var/lib/rancher/rke2"), "an operator may have put files there");
 }
 
 /// Returns a workload whose release is as large as RKE2's own.

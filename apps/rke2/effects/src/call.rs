@@ -7,7 +7,7 @@ use std::{
 
 use gpuaas_app_rke2::Rke2Call;
 use gpuaas_engine::effects::CallContext;
-use gpuaas_kube::{DrainOptions, KubeNode};
+use gpuaas_kube::{DrainOptions, KubeError, KubeNode};
 use gpuaas_model::{Code, Name, Timestamp};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::{Value, json};
@@ -128,9 +128,14 @@ impl Rke2Effects {
         let deleted = self
             .on_cluster(context, |cluster| async move {
                 let deleted = cluster.delete_kube_node(name, uid, time_left(until), progress).await?;
-                if deleted {
-                    // Without a deletion, the record can be that of another KubeNode of this name.
-                    cluster.forget_node_password(name).await?;
+                match cluster.kube_node(name).await {
+                    // Another one has registered under this name, and the record is its own.
+                    Ok(_) => {}
+                    // Also if an earlier attempt has deleted the KubeNode, and ended before it deleted the record.
+                    Err(KubeError::NoKubeNode(_)) => {
+                        cluster.forget_node_password(name).await?;
+                    }
+                    Err(error) => return Err(error),
                 }
                 Ok(deleted)
             })

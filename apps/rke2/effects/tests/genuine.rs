@@ -184,6 +184,11 @@ async fn deletion_of_a_kube_node_deletes_its_password_at_once_and_no_other() {
 
     assert_eq!(delete(None).await.unwrap()["deleted"], true);
     assert!(!admin.forget_node_password("gpu-1").await.unwrap(), "it is gone with its KubeNode");
+    // An attempt that ended between both deletions left the record.
+    let secret = serde_json::json!({"kind": "Secret", "metadata": {"name": "gpu-1.node-password.rke2"}});
+    create(&cluster, "/api/v1/namespaces/kube-system/secrets", secret).await;
+    assert_eq!(delete(None).await.unwrap()["deleted"], false);
+    assert!(!admin.forget_node_password("gpu-1").await.unwrap(), "the next attempt finishes it");
     assert!(admin.forget_node_password("gpu-2").await.unwrap(), "it belongs to another KubeNode");
 }
 

@@ -1,9 +1,26 @@
 //! The mounts of an app, found by path.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use camino::Utf8Path;
 use gpuaas_host::{Host, HostError};
+
+/// The folder that a new file system has.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// Returns those of the paths at which an empty file system is mounted: a disk that was mounted there for an app. An uninstall empties it,
+/// and cannot remove it.
+pub(crate) async fn empty_disks(host: &Arc<dyn Host>, paths: &[String]) -> Result<BTreeSet<String>, HostError> {
+    let mut empty = BTreeSet::new();
+    for mount in under(host, paths).await?.into_iter().filter(|mount| paths.contains(mount)) {
+        // What cannot be listed, for example a mounted file, is not known to be empty.
+        let names = host.files().list(Utf8Path::new(&mount)).await;
+        if names.is_ok_and(|names| names.iter().all(|name| name == LOST_AND_FOUND)) {
+            empty.insert(mount);
+        }
+    }
+    Ok(empty)
+}
 
 /// Returns the mounts at or below these paths. A path that ends with `-` is the beginning of a name: `/run/netns/cni-` matches no other
 /// network namespace of the host.

@@ -1,5 +1,7 @@
 //! `host.residue`: lists what an app left behind, and nothing that belongs to anything else.
 
+use std::collections::BTreeSet;
+
 use camino::Utf8Path;
 use gpuaas_handler::{Context, host_failed, settled, staging::STAGING};
 use gpuaas_host::{HostError, Listener, Process, Protocol};
@@ -27,8 +29,8 @@ pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport
 async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFailure> {
     let host = &context.host;
     let mut found = Found::default();
-    // Every app stages artifacts, so the staging directory is always checked.
-    for path in task.paths.iter().map(String::as_str).chain([STAGING]) {
+    let disks = mounts::empty_disks(host, &task.paths).await.map_err(host_failed)?;
+    for path in absent_paths(task, &disks) {
         match host.files().exists(Utf8Path::new(path)).await {
             Ok(true) => found.item(ResidueKind::Path, path.to_owned()),
             Ok(false) => {}
@@ -38,7 +40,7 @@ async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport
         }
     }
     for mount in mounts::under(host, &task.mount_prefixes).await.map_err(host_failed)? {
-        found.item(ResidueKind::Mount, mount);
+        found.mount(mount, &disks);
     }
     let listeners = host.inventory().listeners().await.map_err(host_failed)?;
     for listener in listeners.iter().filter(|listener| is_on_one_of(&task.ports, &task.udp_ports, listener)) {
@@ -59,6 +61,12 @@ async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport
     }
     found.report.items.truncate(ResidueReport::ITEMS_MAX);
     Ok(found.report)
+}
+
+/// Returns the paths at which nothing may be. Every app stages artifacts, so the folder of those is always one.
+fn absent_paths<'a>(task: &'a Residue, disks: &'a BTreeSet<String>) -> impl Iterator<Item = &'a str> {
+    let of_app = task.paths.iter().filter(move |path| !disks.contains(*path));
+    of_app.map(String::as_str).chain([STAGING])
 }
 
 /// Returns the units that are active or failed, and inactive ones that have a unit file. systemd may remember an inactive unit without a
@@ -94,6 +102,13 @@ impl Found {
         let item = ResidueItem { kind, what };
         if !self.report.items.contains(&item) {
             self.report.items.push(item);
+        }
+    }
+
+    /// Adds a mount, unless it is one of the empty disks of the machine.
+    fn mount(&mut self, mount: String, disks: &BTreeSet<String>) {
+        if !disks.contains(&mount) {
+            self.item(ResidueKind::Mount, mount);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// List operations
+    /// List operations, newest first
     List {
         #[command(flatten)]
         watch: Watch,
@@ -122,7 +122,12 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::List { watch, workload, state } => {
             let read = async || {
                 let (project, workload, state) = (target.project.clone(), workload.clone(), state.clone());
-                Ok(client.list_operations(project, workload, state).await?.items)
+                let mut operations = client.list_operations(project, workload, state).await?.items;
+                // The API lists them oldest first, which is also the order in which a followed list goes on.
+                if !watch.is_set() {
+                    operations.reverse();
+                }
+                Ok(operations)
             };
             OPERATIONS.print(client, target, watch, state.is_some(), read).await?;
         }

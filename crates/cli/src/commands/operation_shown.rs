@@ -74,8 +74,12 @@ pub(super) fn described(detail: &OperationDetail, project_flag: &str, has_steps:
     text
 }
 
-/// Returns the milliseconds that an operation took, and those of them in which no step waited for a node or the cluster. `None` before its end.
+/// Returns the milliseconds that an operation took, and those of them in which no step waited for a node or the cluster. `None` before its end,
+/// and if the control plane is of an earlier version, which does not say who had to act.
 fn shares(detail: &OperationDetail) -> Option<(i64, i64)> {
+    if detail.steps.iter().any(|step| step.awaits.is_empty()) {
+        return None;
+    }
     let since_begin = |at: &str| millis_between(&detail.operation.created_at, at);
     let whole = since_begin(detail.operation.ended_at.as_deref()?)?;
     let span = |step: &Step| {
@@ -129,5 +133,16 @@ mod tests {
         let ended = shown(Some("2026-07-01T10:00:02.400Z"));
         assert!(ended.ends_with(" · took 2.4 s, of which the platform 500 ms"), "{ended}");
         assert!(!shown(None).contains("took"));
+        let mut of_earlier = step("placement", "", "00.000", "00.100");
+        of_earlier.as_object_mut().expect("an object").remove("awaits");
+        let earlier: OperationDetail = serde_json::from_value(json!({
+            "operation": {
+                "id": "1", "workload": "2", "kind": "deploy", "state": "succeeded", "requested_by": "ada",
+                "created_at": "2026-07-01T10:00:00.000Z", "ended_at": "2026-07-01T10:00:02.400Z",
+            },
+            "steps": [of_earlier],
+        }))
+        .expect("an operation of an earlier version");
+        assert_eq!(shares(&earlier), None);
     }
 }

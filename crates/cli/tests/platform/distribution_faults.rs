@@ -42,6 +42,9 @@ async fn server_that_exits_at_once_fails_the_deploy_and_can_be_resumed() {
     let resumed = platform.await_end(&resumed).await;
     assert_eq!(resumed.operation.state, "succeeded", "{:?}", resumed.operation.fault);
     assert_eq!(resumed.operation.resumes, Some(ended.operation.id));
+    let listed = platform.json(&["operation", "list", "--workload", "train", "--project", PROJECT]);
+    let ids = [0, 1].map(|at: usize| listed[at]["id"].as_str().map(str::to_owned));
+    assert_eq!(ids, [Some(resumed.operation.id), resumed.operation.resumes], "newest first: {listed}");
     let workload = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload").workload;
     assert_eq!((workload.lifecycle.as_str(), workload.health.as_str()), ("running", "healthy"));
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use gpuaas_api_types::{EnrollNode, FixNode, Node, PreflightFinding, RegisterNode};
-use gpuaas_client::{AuditQuery, Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError, GiveUp};
 
 use crate::{
     fleet::Fleet,
@@ -306,6 +306,34 @@ async fn platform_removes_its_own_residue_and_names_the_operator_for_the_rest() 
     .await;
     assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("it needs a reimage"), "state_conflict");
     assert_eq!(client.reset_node("demo-1", &EnrollNode::default()).await.expect("reset").node.state, "registered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_that_was_given_up_is_not_clean_while_a_file_is_left_in_a_folder_of_the_app() {
+    let platform = Platform::with_release(1, &[]).await;
+    let (client, project) = (platform.client(), || Some(PROJECT.to_owned()));
+    let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
+    assert_eq!(platform.await_end(&started).await.operation.state, "succeeded");
+    let listening = Listening::at(&platform, 1, 10_258);
+    let ended = platform.await_end(&client.decommission_workload(project(), "train").await.expect("accepted")).await;
+    assert_eq!(ended.operation.state, "needs_attention");
+    drop(listening);
+    // Nothing that a new cluster would fail with, so that the inspection of a new node does not look for it.
+    let left = platform.node_file(1, "var/lib/rancher/rke2/agent/kept");
+    std::fs::create_dir_all(left.parent().expect("a folder")).expect("made");
+    std::fs::write(&left, "").expect("written");
+    let give_up = GiveUp { nodes: Vec::new(), force: true, reason: Some("it cannot be removed".to_owned()) };
+    let given_up = client.decommission_giving_up(project(), "train", &give_up).await.expect("accepted");
+    assert_eq!(platform.await_end(&given_up).await.operation.state, "succeeded");
+
+    let node = client.inspect_node("demo-1").await.expect("inspected");
+    let found = find_finding(&node, "leftover").expect("it is left");
+    assert!(found.severity == "blocking" && found.detail.starts_with("/var/lib/rancher/rke2 is left"), "{found:?}");
+    assert!(find_finding(&node, "removal_unproven").is_some(), "{:?}", node.preflight);
+    std::fs::remove_dir_all(platform.node_file(1, "var/lib/rancher")).expect("removed");
+    let node = client.inspect_node("demo-1").await.expect("inspected");
+    assert!(find_finding(&node, "removal_unproven").is_none(), "{:?}", node.preflight);
+    client.release_allocation(&platform.allocation(1).await).await.expect("it is clean");
 }
 
 fn forced() -> EnrollNode {

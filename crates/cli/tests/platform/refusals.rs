@@ -53,9 +53,14 @@ async fn refusal_names_what_was_attempted_and_a_refused_read_of_a_journal_is_rec
         signature: None,
     };
     platform.client().import_artifacts(&import).await.expect_err("there is no such folder");
-    // Without the permission the body is not read.
-    let forbidden = send(&platform, Method::POST, "/api/v1/projects", &headers, r#"{ "name": "theirs" }"#).await;
-    assert_eq!(forbidden.status, 403);
+    // Without the permission no handler reads the body.
+    for (path, body) in [
+        ("/api/v1/projects", r#"{ "name": "theirs" }"#),
+        ("/api/v1/workloads/train/operations", r#"{ "app": "rke2", "kind": "stop" }"#),
+        ("/api/v1/projects", "no JSON"),
+    ] {
+        assert_eq!(send(&platform, Method::POST, path, &headers, body).await.status, 403, "{path}");
+    }
     let records = platform.client().list_audit(&AuditQuery::default()).await.expect("records").items;
     let refused: Vec<_> = (records.iter().filter(|record| record.result == "refused"))
         .map(|record| (record.action.as_str(), record.target.as_str()))
@@ -64,9 +69,13 @@ async fn refusal_names_what_was_attempted_and_a_refused_read_of_a_journal_is_rec
         ("project.create", "project/ours"),
         ("logs.read", "workload/train"),
         ("artifact.import", "release/rke2/v1"),
+        ("project.create", "project/theirs"),
+        ("operation.start", "workload/train"),
         ("project.create", "project"),
     ];
     assert_eq!(refused, expected);
+    let started = records.iter().find(|record| record.action == "operation.start").expect("a record");
+    assert_eq!((&started.metadata["code"], &started.metadata["kind"]), (&"forbidden".into(), &"stop".into()));
     assert!(records.iter().any(|record| record.metadata["code"] == "name_taken"), "{records:?}");
 }
 

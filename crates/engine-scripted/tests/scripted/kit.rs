@@ -36,6 +36,8 @@ const PHASE: &str = "working";
 pub(crate) const SERVING: &str = "serving";
 /// Message that makes a failure retryable.
 pub(crate) const AGAIN: &str = "again";
+/// Message of a failure whose fault advises to repair `unit-1` of `train`.
+pub(crate) const BROKEN: &str = "only a repair helps";
 /// Name of a cluster call that the app does not have.
 pub(crate) const UNKNOWN: &str = "unknown";
 /// The app's task types, each with its schema version.
@@ -181,8 +183,11 @@ pub(crate) fn needs(step: StepSpec, keys: &[&str]) -> StepSpec {
 }
 
 pub(crate) fn fault(code: Code, summary: &str) -> Fault {
-    let class = if summary == AGAIN { FaultClass::Retryable } else { FaultClass::Manual };
-    let next = NextAction::text("look");
+    let (class, next) = match summary {
+        AGAIN => (FaultClass::Retryable, NextAction::text("look")),
+        BROKEN => (FaultClass::Repairable, NextAction::repair_member("it is broken", "train", "unit-1")),
+        _ => (FaultClass::Manual, NextAction::text("look")),
+    };
     Fault { code: code.to_string(), class, summary: summary.to_owned(), evidence: None, next }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gpuaas_bugs::{self as bugs, Bug};
 use gpuaas_model::{
-    AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, MemberState, NodeEvent, NodeId,
-    NodeState, Permission, ProjectId,
+    AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, MemberState, Name, NodeEvent, NodeId,
+    NodeState, OperationKind, OperationState, Permission, ProjectId, WorkloadId,
 };
 use gpuaas_store::{AllocationRecord, MemberRecord, NodeRecord, Tx};
 use serde_json::json;
@@ -81,7 +81,7 @@ pub async fn create(
 async fn check_proven(tx: &mut Tx, allocation: &AllocationRecord, node: &NodeRecord) -> Result<(), CommandError> {
     if let Some((id, workload)) = tx.allocation_workload(allocation.id).await? {
         let project = tx.project(allocation.project).await?.name;
-        let next = format!("decommission it first: gpuaas workload decommission {workload} --project {project}");
+        let next = end_of_use(tx, id, &workload, &project).await?;
         let members = tx.members_of(id).await?;
         let is_its =
             |of: &&MemberRecord| of.place.allocation() == Some(allocation.id) && of.state != MemberState::Removed;
@@ -97,6 +97,26 @@ async fn check_proven(tx: &mut Tx, allocation: &AllocationRecord, node: &NodeRec
          --reason TEXT, then release it again"
     );
     Err(CommandError::new(Code::AllocationUnproven, format!("nothing shows that {name} is clean: {detail}")).then(next))
+}
+
+/// Says how the use of a node by workload `name` ends: with its decommission. One that has begun is not requested again, but brought to its
+/// end.
+async fn end_of_use(tx: &mut Tx, id: WorkloadId, name: &Name, project: &Name) -> Result<String, CommandError> {
+    let newest = tx.newest_operation(id).await?;
+    let Some(begun) = newest.filter(|newest| newest.kind == OperationKind::Decommission) else {
+        return Ok(format!("decommission it first: gpuaas workload decommission {name} --project {project}"));
+    };
+    let resume = format!("resume its decommission: gpuaas workload resume {name} --project {project}");
+    Ok(match begun.state {
+        OperationState::Queued | OperationState::Running | OperationState::Waiting => {
+            format!("wait for the end of its decommission: gpuaas operation watch {}", begun.id)
+        }
+        OperationState::NeedsAttention | OperationState::Failed => {
+            let give_up = format!("gpuaas workload decommission {name} --project {project} --force --reason TEXT");
+            format!("{resume}; or give up what cannot be removed: {give_up}")
+        }
+        OperationState::Cancelled | OperationState::Succeeded => resume,
+    })
 }
 
 /// Ends the node's identity and requires a reimaged machine. A node that was reset while the project held it has no identity, and needs the

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::{AuditAction, Code, CorrelationId, MemberState, NodeId, NodeState, Permission};
+use gpuaas_planner::Occupancy;
 use gpuaas_store::{Found, NodeRecord, Reader, StoreError, TaskRecord, Tx};
 use gpuaas_wire::task::{Inspect, Inspection, Measure, Preflight, TaskSpec};
 use serde_json::json;
@@ -103,11 +104,17 @@ impl Engine {
         self.record_task(tx, access, origin, what, json!(inspect), expires_at).await
     }
 
-    /// The preflight for a node: a smaller one if a member lives there.
+    /// The preflight for a node: a smaller one if a member lives there, and a larger one if a member was given up there.
     async fn preflight_for(&self, reader: &mut Reader, node: NodeId) -> Result<Option<Preflight>, StoreError> {
         let members = reader.members_on(node).await?;
-        let occupied = members.iter().any(|member| member.touched && member.state != MemberState::Removed);
-        Ok(self.catalog().preflight(occupied))
+        let occupancy = if members.iter().any(|member| member.touched && member.state != MemberState::Removed) {
+            Occupancy::Occupied
+        } else if findings::removal_unproven(&reader.node(node).await?).is_some() {
+            Occupancy::GivenUp
+        } else {
+            Occupancy::Free
+        };
+        Ok(self.catalog().preflight(occupancy))
     }
 
     /// Follows an inspection and stores its result.

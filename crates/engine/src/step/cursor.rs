@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use gpuaas_bugs::{self as bugs, Bug};
-use gpuaas_model::{Code, Fault, FaultClass, MemberEvent, NextAction, NodeId, StepState, TaskType, Timestamp};
+use gpuaas_model::{
+    Code, Fault, FaultClass, MemberEvent, NextAction, NodeId, OperationKind, StepState, TaskType, Timestamp,
+};
 use gpuaas_planner::{App, RecordKind, StepAction, status::FaultChange};
-use gpuaas_store::{NodeRecord, StepRecord, Tx};
+use gpuaas_store::{NodeRecord, OperationRecord, StepRecord, Tx};
 use gpuaas_wire::task::TaskFailure;
+use serde_json::Value;
 
 use crate::{
     dispatch::{Origin, Outgoing, StepStartError, TaskEnd},
@@ -270,8 +273,14 @@ impl<'a> StepCursor<'a> {
         Ok(ownership::decide(member, &of.workload, &allocation, node)?)
     }
 
+    /// Names the fault of a failure. A repair advises no repair that it includes.
     fn diagnose(&self, failure: &TaskFailure) -> Result<Fault, EngineError> {
-        Ok(self.app()?.diagnose(&self.row().spec, failure, &self.rows.of.view()))
+        let fault = self.app()?.diagnose(&self.row().spec, failure, &self.rows.of.view());
+        let OperationRecord { kind, parameters, .. } = &self.rows.operation;
+        let parameter = |name: &str| parameters.get(name).and_then(Value::as_str);
+        let (workload, scope, member) = (&self.rows.of.workload.name, parameter("scope"), parameter("member"));
+        let is_done = *kind == OperationKind::Repair && fault.next.is_within_repair(workload, scope, member);
+        Ok(if is_done { fault.after_repair() } else { fault })
     }
 
     fn app(&self) -> Result<&'a dyn App, EngineError> {

@@ -97,10 +97,17 @@ fn health_differs_with_its_fault_and_action() {
         fault: Some(fault.clone()),
         ..member(MemberState::Ready { since: SINCE })
     };
-    let found = of(Lifecycle::Running, unwell);
+    let found = of(Lifecycle::Running, unwell.clone());
     let [difference] = &found[..] else { panic!("{found:?}") };
     assert_eq!((&*difference.field, &*difference.observed), ("health", "degraded: it broke (service_down)"));
     assert_eq!(difference.action, fault.next);
+    let found = of(Lifecycle::Running, MemberView { fault: None, ..unwell });
+    assert_eq!(found[0].observed, "degraded");
+    assert_eq!(
+        found[0].action,
+        NextAction::read_log("train", "agent-1"),
+        "its service starts: nothing is to be repaired"
+    );
 }
 
 #[test]

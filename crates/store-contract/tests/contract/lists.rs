@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gpuaas_model::{
-    AllocationState, AuditAction, Connectivity, Health, Lifecycle, MemberState, NodeState, OperationState, ProjectId,
-    StepState, TaskState, WorkloadId,
+    AllocationState, AuditAction, AuditResult, Connectivity, Health, Lifecycle, MemberState, NodeState, OperationState,
+    ProjectId, StepState, TaskState, WorkloadId,
 };
 use gpuaas_store::*;
 
@@ -203,7 +203,8 @@ pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(database: Data
     tx.commit().await.unwrap();
     database.advance_clock(1_000);
     let mut tx = store.begin().await.unwrap();
-    let renewed = NewAudit { action: AuditAction::NodeRenew, actor: "node/b".into(), ..given::audit("node/b") };
+    let (action, result) = (AuditAction::NodeRenew, AuditResult::Refused);
+    let renewed = NewAudit { action, result, actor: "node/b".into(), ..given::audit("node/b") };
     tx.append_audit(&renewed).await.unwrap();
     let (workload, project) = (WorkloadId::from_uuid(given::uuid()), ProjectId::from_uuid(given::uuid()));
     let of_task =
@@ -242,6 +243,21 @@ pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(database: Data
         (AuditFilter { actor: Some("node/b".into()), ..AuditFilter::default() }, vec![4, 5]),
         (AuditFilter { action: Some(AuditAction::NodeRegister), after: 1, ..AuditFilter::default() }, vec![2, 3, 5, 6]),
         (AuditFilter { since: second, ..AuditFilter::default() }, vec![4, 5]),
+        (AuditFilter { result: Some(AuditResult::Refused), ..AuditFilter::default() }, vec![4]),
+        (AuditFilter { result: Some(AuditResult::Failed), ..AuditFilter::default() }, vec![]),
+        (
+            AuditFilter {
+                result: Some(AuditResult::Accepted),
+                before: newest,
+                limit: Some(3),
+                ..AuditFilter::default()
+            },
+            vec![6, 5, 3],
+        ),
+        (
+            AuditFilter { result: Some(AuditResult::Accepted), actor: Some("node/b".into()), ..AuditFilter::default() },
+            vec![5],
+        ),
         (AuditFilter { after: 1, limit: Some(2), ..AuditFilter::default() }, vec![2, 3]),
         (AuditFilter { project: Some(ProjectId::from_uuid(given::uuid())), ..AuditFilter::default() }, vec![]),
     ] {

@@ -52,6 +52,7 @@ fn audits() -> Vec<(Select, &'static str)> {
     let (actor, target) = (Some("ann".to_owned()), Some("node/a".to_owned()));
     let (workload, correlation) = (Some(uuid("03")), Some(uuid("05")));
     let (since, until) = (Some(Timestamp::from_millis(1)), Some(Timestamp::from_millis(2)));
+    let result = "refused".parse().ok();
     let common = AuditFilter { project, action, actor: actor.clone(), ..AuditFilter::default() };
     let all = AuditFilter::default;
     [
@@ -64,6 +65,9 @@ fn audits() -> Vec<(Select, &'static str)> {
         (AuditFilter { actor, before: Some(AuditFilter::NEWEST), ..all() }, "actor=? AND sequence<?"),
         (common.clone(), "project_id=? AND sequence>?"),
         (AuditFilter { workload, ..common.clone() }, "workload_id=? AND sequence>?"),
+        // No index has the results: such a page is read in the order of the numbers.
+        (AuditFilter { result, ..all() }, "(sequence>?)"),
+        (AuditFilter { result, ..common.clone() }, "project_id=? AND sequence>?"),
         (AuditFilter { correlation, ..common.clone() }, "correlation=? AND sequence>?"),
         (AuditFilter { target, ..common.clone() }, "target=? AND sequence>?"),
         (AuditFilter { since, ..all() }, "COVERING INDEX audit_at (at>?)"),

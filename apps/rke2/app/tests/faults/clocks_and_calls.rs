@@ -97,7 +97,12 @@ fn member_that_is_being_removed_is_not_repaired() {
     assert_eq!(next.command.as_deref(), Some("gpuaas workload resume train"));
 }
 
-fn judged(member: usize, lifecycle: Lifecycle, active: &str, sub: &str) -> (Health, Option<Fault>) {
+fn judged(
+    member: usize,
+    lifecycle: Lifecycle,
+    (active, sub): (&str, &str),
+    n_restarts: u32,
+) -> (Health, Option<Fault>) {
     let mut workload = workload(lifecycle);
     workload.members[member].state = MemberState::Ready { since: Timestamp::from_millis(1) };
     let report = UnitReport {
@@ -105,7 +110,7 @@ fn judged(member: usize, lifecycle: Lifecycle, active: &str, sub: &str) -> (Heal
         active: active.into(),
         sub: sub.into(),
         result: "exit-code".into(),
-        n_restarts: 3,
+        n_restarts,
         exec_main_status: 1,
         since: Timestamp::from_millis(1),
     };
@@ -113,8 +118,25 @@ fn judged(member: usize, lifecycle: Lifecycle, active: &str, sub: &str) -> (Heal
 }
 
 #[test]
+fn service_that_starts_is_awaited_and_one_that_is_restarted_is_down() {
+    let code = |state, n_restarts| {
+        let (health, fault) = judged(AGENT, Lifecycle::Running, state, n_restarts);
+        assert_eq!(health, Health::Degraded, "{state:?}");
+        fault.map(|fault| fault.code)
+    };
+    for sub in ["start-pre", "start", "start-post"] {
+        assert_eq!(code(("activating", sub), 0), None, "its node boots: {sub}");
+        assert_eq!(code(("activating", sub), 1).as_deref(), Some("rke2_service_down"), "it has ended before: {sub}");
+    }
+    for state in [("activating", "auto-restart"), ("inactive", "dead"), ("failed", "failed"), ("deactivating", "stop")]
+    {
+        assert_eq!(code(state, 0).as_deref(), Some("rke2_service_down"), "{state:?}");
+    }
+}
+
+#[test]
 fn service_that_is_down_is_repaired_once_the_workload_runs() {
-    assert_eq!(judged(AGENT, Lifecycle::Running, "active", "running"), (Health::Healthy, None));
+    assert_eq!(judged(AGENT, Lifecycle::Running, ("active", "running"), 3), (Health::Healthy, None));
     for (member, lifecycle, command) in [
         (AGENT, Lifecycle::Running, "gpuaas workload repair train --scope member --member agent-1"),
         (SERVER, Lifecycle::Running, "gpuaas workload repair train --scope control-plane"),
@@ -123,7 +145,7 @@ fn service_that_is_down_is_repaired_once_the_workload_runs() {
         (AGENT, Lifecycle::Stopping, "gpuaas workload resume train"),
         (SERVER, Lifecycle::Stopped, "gpuaas workload resume train"),
     ] {
-        let (health, fault) = judged(member, lifecycle, "activating", "auto-restart");
+        let (health, fault) = judged(member, lifecycle, ("activating", "auto-restart"), 3);
         let fault = fault.expect("a fault");
         assert_eq!((health, fault.code.as_str()), (Health::Degraded, "rke2_service_down"));
         assert_eq!(fault.next.command.as_deref(), Some(command));

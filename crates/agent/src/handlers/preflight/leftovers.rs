@@ -66,7 +66,7 @@ fn taken(snapshot: &HostSnapshot<'_>, of: Protocol, port: u16) -> Finding {
 }
 
 fn paths(snapshot: &HostSnapshot<'_>, paths: &[String], severity: Severity) -> Vec<Finding> {
-    let there = paths.iter().filter(|path| snapshot.tree.own_exists(path));
+    let there = paths.iter().filter(|path| !snapshot.empty_disks.contains(*path) && snapshot.tree.own_exists(path));
     let found = there.map(|path| {
         let finding = match severity {
             Severity::Blocking => blocking(

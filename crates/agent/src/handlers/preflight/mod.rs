@@ -63,6 +63,8 @@ struct HostSnapshot<'a> {
     listeners: Vec<Listener>,
     /// Mounts at or below the app's mount prefixes.
     mounts: Vec<String>,
+    /// Those of the paths that must be absent at which an empty disk is mounted.
+    empty_disks: BTreeSet<String>,
     links: Vec<String>,
     /// Firewall rules of an earlier cluster, or the reason why they cannot be listed.
     rules: Result<Option<Vec<String>>, String>,
@@ -99,6 +101,7 @@ impl<'a> HostSnapshot<'a> {
             taken: host.inventory().listening(&task.ports).await?,
             listeners: if looks_at_ports(task, &wants) { host.inventory().listeners().await? } else { Vec::new() },
             mounts: mounts::under(host, &wants.mount_prefixes).await?,
+            empty_disks: mounts::empty_disks(host, &task.absent_paths).await?,
             links: if wants.link_prefixes.is_empty() { Vec::new() } else { host.inventory().links().await? },
             rules,
             active,

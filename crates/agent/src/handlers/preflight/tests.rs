@@ -22,6 +22,7 @@ struct Machine {
     taken: Vec<u16>,
     listeners: Vec<Listener>,
     mounts: Vec<String>,
+    empty_disks: BTreeSet<String>,
     links: Vec<String>,
     rules: Result<Option<Vec<String>>, String>,
     active: BTreeSet<&'static str>,
@@ -83,6 +84,7 @@ impl Machine {
             taken: Vec::new(),
             listeners: Vec::new(),
             mounts: Vec::new(),
+            empty_disks: BTreeSet::new(),
             links: vec!["eth0".to_owned(), "lo".to_owned()],
             rules: Ok(Some(Vec::new())),
             active: BTreeSet::new(),
@@ -120,6 +122,7 @@ impl Machine {
             taken: self.taken.clone(),
             listeners: self.listeners.clone(),
             mounts: self.mounts.clone(),
+            empty_disks: self.empty_disks.clone(),
             links: self.links.clone(),
             rules: self.rules.clone(),
             active: self.active.clone(),
@@ -218,6 +221,13 @@ fn leftovers_of_an_earlier_cluster_are_reported_by_name() {
     machine.file("/usr/local/bin/k3s-uninstall.sh", "");
     machine.file("/usr/local/bin/k3s; reboot-uninstall.sh", "");
     machine.assert_finding(Check::Leftover, BLOCKING, &[path, "script (/usr/local/bin/k3s-uninstall.sh), or"]);
+
+    let mut machine = Machine::healthy();
+    machine.task.absent_paths = vec!["/var/lib/rancher/rke2".to_owned()];
+    machine.file("/var/lib/rancher/rke2/agent/kept", "");
+    machine.assert_finding(Check::Leftover, BLOCKING, &["/var/lib/rancher/rke2 is left", "contains agent"]);
+    machine.empty_disks = BTreeSet::from(["/var/lib/rancher/rke2".to_owned()]);
+    machine.assert_no_findings();
 
     let mut machine = Machine::healthy();
     machine.links = ["cali12ab", "cni0", "eth0"].map(str::to_owned).into();

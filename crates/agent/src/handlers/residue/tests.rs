@@ -40,6 +40,19 @@ async fn staged_artifacts_and_a_symlink_in_a_listed_path_are_residue() {
 }
 
 #[test]
+fn empty_disk_of_the_machine_is_no_residue() {
+    let task = Residue { paths: texts(&["/var/lib/kubelet", "/var/lib/rancher/rke2"]), ..task() };
+    let disks = BTreeSet::from(["/var/lib/kubelet".to_owned()]);
+    assert_eq!(absent_paths(&task, &disks).collect::<Vec<_>>(), ["/var/lib/rancher/rke2", STAGING]);
+    let mut found = Found::default();
+    for mount in ["/var/lib/kubelet", "/var/lib/kubelet/pods/1"] {
+        found.mount(mount.to_owned(), &disks);
+    }
+    let item = ResidueItem { kind: ResidueKind::Mount, what: "/var/lib/kubelet/pods/1".to_owned() };
+    assert_eq!(found.report.items, [item]);
+}
+
+#[test]
 fn only_matching_links_rules_and_listeners_are_reported() {
     let mut found = Found::default();
     found.links(texts(&["cali12ab", "cni0", "eth0", "lo"]), &task().link_prefixes);

@@ -9,14 +9,14 @@ use gpuaas_model::{
     OperationState, Recovery, StepState, TaskState,
 };
 use gpuaas_planner::{FailureScope, OperationRequest, RecordKind, Retry, StepAction, StepKey, StepSpec};
-use gpuaas_store::{AuditFilter, MemberRecord, TaskFilter};
+use gpuaas_store::{AuditFilter, MemberRecord, OperationRecord, TaskFilter};
 use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::{
     engines::admin,
-    kit::{AGAIN, call, fault, milestone, needs, task, times},
+    kit::{AGAIN, BROKEN, call, fault, milestone, needs, task, times},
     nodes::{Reaction, done, failed, hold},
     site::Site,
 };
@@ -159,6 +159,23 @@ async fn resumed_repair_spares_the_members_that_it_has_repaired() {
     assert_eq!(resumed.operation.targets, [resumed.members[1].id]);
     assert_eq!(resumed.steps.keys().collect::<Vec<_>>(), ["unit-2/join", "unit-2/prepare"]);
     assert_eq!(resumed.operation.state, OperationState::Succeeded);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_repair_refers_to_the_page_of_its_fault_instead_of_advising_itself() {
+    let site = Site::of(1).await;
+    let broken = || failed(Code::HostFailed, BROKEN);
+    site.engines.nodes.end_tasks([broken(), broken()]);
+    let deployed = site.deploy_and_wait(|of| vec![task("server", of, 0)]).await;
+    let repair = "gpuaas workload repair train --scope member --member unit-1";
+    let advised = |of: &OperationRecord| of.fault.clone().expect("a fault").next;
+    assert_eq!(advised(&deployed.operation).command.as_deref(), Some(repair), "nothing was repaired yet");
+    let request = OperationRequest::of(OperationKind::Repair);
+    let (engine, id) = (&site.engines.engine, deployed.workload.id);
+    let started = workload::start_operation(engine, &admin(), id, &Precondition::Any, request).await.unwrap();
+    let next = advised(&site.end_of(started.operation.id).await.operation);
+    assert_eq!(next.command.as_deref(), Some("gpuaas explain host_failed"));
+    assert!(next.text.contains(&format!("repeat it: {repair};")), "{next:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

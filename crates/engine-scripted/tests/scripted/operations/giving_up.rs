@@ -320,6 +320,10 @@ async fn what_could_not_be_removed_is_given_up_by_force_and_nothing_else() {
     let held = held.unwrap_err();
     assert_eq!(held.code(), Code::AllocationInUse);
     assert!(held.to_string().contains("it stays"), "it says why the node is held: {held}");
+    let next = held.next().expect("what to do");
+    for part in ["workload resume train --project", "workload decommission train --project", "--force --reason TEXT"] {
+        assert!(next.contains(part) && !next.contains("first"), "its decommission has begun: {next}");
+    }
     let operation = give_up(&site, id, &forced()).await.unwrap();
     let ended = site.end_of(operation).await;
     assert_eq!(Value::from(ended.operation.parameters), json!({ "give_up": ["unit-2"], "reason": REASON }));
