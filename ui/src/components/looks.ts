@@ -1,18 +1,6 @@
 //! How every state looks: one word, one icon, one tone. The tables are typed by the API's enumerations, so a new value does not compile until
 //! it has a look.
 
-import CircleAlert from "@lucide/svelte/icons/circle-alert";
-import CircleCheck from "@lucide/svelte/icons/circle-check";
-import CircleDashed from "@lucide/svelte/icons/circle-dashed";
-import CircleDot from "@lucide/svelte/icons/circle-dot";
-import CirclePause from "@lucide/svelte/icons/circle-pause";
-import CircleSlash from "@lucide/svelte/icons/circle-slash";
-import CircleX from "@lucide/svelte/icons/circle-x";
-import Clock from "@lucide/svelte/icons/clock";
-import LoaderCircle from "@lucide/svelte/icons/loader-circle";
-import TriangleAlert from "@lucide/svelte/icons/triangle-alert";
-import Unplug from "@lucide/svelte/icons/unplug";
-
 import type {
   AllocationState,
   AuditEntry,
@@ -29,23 +17,24 @@ import type {
   TaskState,
   Workload,
 } from "../api/types";
+import type { Icon } from "./icons";
 
 export type Tone = "healthy" | "running" | "attention" | "failed" | "muted";
 
 export interface Look {
   word: string;
   tone: Tone;
-  icon: typeof CircleCheck;
+  icon: Icon;
 }
 
-const well = (word: string): Look => ({ word, tone: "healthy", icon: CircleCheck });
-const busy = (word: string): Look => ({ word, tone: "running", icon: LoaderCircle });
-const planned = (word: string): Look => ({ word, tone: "muted", icon: CircleDashed });
-const warned = (word: string): Look => ({ word, tone: "attention", icon: TriangleAlert });
-const broken = (word: string): Look => ({ word, tone: "failed", icon: CircleX });
-const over = (word: string): Look => ({ word, tone: "muted", icon: CircleSlash });
-const paused = (word: string): Look => ({ word, tone: "muted", icon: CirclePause });
-const awaited = (word: string): Look => ({ word, tone: "attention", icon: Clock });
+const well = (word: string): Look => ({ word, tone: "healthy", icon: "circle-check" });
+const busy = (word: string): Look => ({ word, tone: "running", icon: "loader-circle" });
+const planned = (word: string): Look => ({ word, tone: "muted", icon: "circle-dashed" });
+const warned = (word: string): Look => ({ word, tone: "attention", icon: "triangle-alert" });
+const broken = (word: string): Look => ({ word, tone: "failed", icon: "circle-x" });
+const over = (word: string): Look => ({ word, tone: "muted", icon: "circle-slash" });
+const paused = (word: string): Look => ({ word, tone: "muted", icon: "circle-pause" });
+const awaited = (word: string): Look => ({ word, tone: "attention", icon: "clock" });
 
 export interface States {
   allocation: AllocationState;
@@ -74,7 +63,7 @@ export const LOOKS: { [Kind in keyof States]: Record<States[Kind], Look> } = {
     release_failed: broken("Release failed"),
   },
   audit: {
-    accepted: { word: "Accepted", tone: "muted", icon: CircleDot },
+    accepted: { word: "Accepted", tone: "muted", icon: "circle-dot" },
     succeeded: well("Succeeded"),
     refused: warned("Refused"),
     failed: broken("Failed"),
@@ -82,14 +71,14 @@ export const LOOKS: { [Kind in keyof States]: Record<States[Kind], Look> } = {
   authority: {
     staged: planned("Staged"),
     active: well("Active"),
-    grace: { word: "Grace", tone: "muted", icon: CircleDot },
+    grace: { word: "Grace", tone: "muted", icon: "circle-dot" },
     retired: over("Retired"),
   },
   connectivity: {
     never: planned("Never connected"),
     connected: well("Connected"),
     stale: awaited("Stale"),
-    unreachable: { word: "Unreachable", tone: "failed", icon: Unplug },
+    unreachable: { word: "Unreachable", tone: "failed", icon: "unplug" },
   },
   health: {
     progressing: busy("Progressing"),
@@ -145,13 +134,13 @@ export const LOOKS: { [Kind in keyof States]: Record<States[Kind], Look> } = {
     reconciling: busy("Reconciling"),
     resumable: warned("Can be resumed"),
     repair_available: warned("Repair available"),
-    manual_intervention: { word: "Needs a person", tone: "attention", icon: CircleAlert },
+    manual_intervention: { word: "Needs a person", tone: "attention", icon: "circle-alert" },
     terminal: broken("Cannot be saved"),
   },
   signing_key: {
     staged: planned("Staged"),
     active: well("Active"),
-    grace: { word: "Grace", tone: "muted", icon: CircleDot },
+    grace: { word: "Grace", tone: "muted", icon: "circle-dot" },
     retired: over("Retired"),
     revoked: broken("Revoked"),
   },
@@ -178,7 +167,7 @@ export type StateKind = keyof States;
 
 export function lookOf<Kind extends StateKind>(kind: Kind, value: States[Kind]): Look {
   // An older page may meet a value that a newer server has added.
-  return LOOKS[kind][value] ?? { word: String(value), tone: "muted", icon: CircleDot };
+  return LOOKS[kind][value] ?? { word: String(value), tone: "muted", icon: "circle-dot" };
 }
 
 /** The one state of a workload that a list and a header show: its lifecycle, and while it runs its health. */

@@ -33,19 +33,15 @@ export interface Line<T> {
   index: number;
 }
 
-/** An empty row as tall as the rows that it stands for, which are not in the page. */
-export interface Gap {
-  /** Below zero: no row of the list has it. */
-  slot: number;
-  omitted: number;
-}
-
 export interface Placing<T> {
   /** Identity of a row, which stays when the API lists it with other values. */
   id: (row: T) => string;
   /** The slot in which the focus is. */
   held?: number | undefined;
-  /** Uses the elements of rows that leave the page for those that enter it. Without, every row that enters gets an element of its own. */
+  /**
+   * Uses the elements of rows that leave the page for those that enter it, and lists the lines by their slots, so that no element is made or
+   * moved. Without, every row that enters gets an element of its own, and the lines have the order of the list.
+   */
   reuse: boolean;
 }
 
@@ -59,7 +55,7 @@ export class Slots<T> {
   #lines: Line<T>[] = [];
   #unused = 0;
 
-  /** The rows of a slice, and the one that has the focus, in the order of the list. A line that did not change is the same object as before. */
+  /** The rows of a slice, and the one that has the focus. A line that did not change is the same object as before. */
   place(rows: readonly T[], slice: Slice, { id, held, reuse }: Placing<T>): Line<T>[] {
     const wanted = this.#wanted(rows, slice, id, held);
     const leaving = new Map(this.#lines.map((line) => [id(line.row), line]));
@@ -76,6 +72,7 @@ export class Slots<T> {
       if (old !== undefined) return old.row === row && old.index === index ? old : { slot: old.slot, row, index };
       return { slot: free.shift() ?? this.#unused++, row, index };
     });
+    if (reuse) this.#lines.sort((a, b) => a.slot - b.slot);
     return this.#lines;
   }
 
@@ -91,22 +88,16 @@ export class Slots<T> {
   }
 }
 
-/** The lines, and gaps instead of the rows between them, so that each is where it would be if all rows were in the page. */
-export function withGaps<T>(lines: readonly Line<T>[], count: number): (Line<T> | Gap)[] {
-  const all: (Line<T> | Gap)[] = [];
-  let next = 0;
-  for (const line of lines) {
-    if (line.index > next) all.push(gap(next, line.index, count));
-    all.push(line);
-    next = line.index + 1;
-  }
-  if (next < count) all.push(gap(next, count, count));
-  return all;
-}
-
-/** The gaps above and below all rows keep their elements, too. */
-function gap(from: number, to: number, count: number): Gap {
-  return { slot: from === 0 ? -1 : to === count ? -2 : -3, omitted: to - from };
+/** Columns as tracks of a grid that is as wide as the table. */
+export function tracksOf(columns: readonly { width?: string }[]): string {
+  const hasRest = columns.some(({ width }) => width === undefined);
+  return columns
+    .map(({ width = "1fr" }) => {
+      // Without a column for the rest, all shares grow.
+      const share = hasRest ? width : width.replace("%", "fr");
+      return share.endsWith("fr") ? `minmax(0, ${share})` : share;
+    })
+    .join(" ");
 }
 
 export interface Sort {

@@ -7,6 +7,18 @@ const DAY = 24 * HOUR;
 
 /** Made once: each takes longer to make than to use. */
 const ZONE = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
+/** Names of the browser's zone by its offset, which says whether it is summer: to ask for one takes longer than all else of a time. */
+const zones = new Map<number, string>();
+
+function zoneAt(date: Date): string {
+  const offset = date.getTimezoneOffset();
+  let zone = zones.get(offset);
+  if (zone === undefined) {
+    zone = ZONE.formatToParts(date).find((part) => part.type === "timeZoneName")?.value ?? "";
+    zones.set(offset, zone);
+  }
+  return zone;
+}
 
 /** A span in one unit, for example `41 s`, `3 min`, `12 d`. */
 export function span(milliseconds: number): string {
@@ -43,8 +55,7 @@ function two(ms: number, big: number, bigName: string, small: number, smallName:
 /** A time by the browser's zone, with seconds and the zone, for example `2026-07-01 14:11:08 GMT+2`. */
 export function absolute(at: number): string {
   const date = new Date(at);
-  const zone = ZONE.formatToParts(date).find((part) => part.type === "timeZoneName")?.value;
-  return `${day(date)} ${clockTime(at)} ${zone ?? ""}`.trim();
+  return `${day(date)} ${clockTime(at)} ${zoneAt(date)}`.trim();
 }
 
 /** `14:11:08`. */

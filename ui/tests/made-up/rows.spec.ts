@@ -130,6 +130,32 @@ test("keys move between all rows of a long list, and readers of the screen learn
   await expect(page.getByRole("heading", { level: 1, name: "gpu-12" })).toBeVisible();
 });
 
+test("once a scroll rests, rows follow each other for the tab key and for readers of the screen", async ({
+  page,
+  serve,
+}) => {
+  await openList(page, serve);
+  await page.evaluate(async () => {
+    for (let step = 0; step < 40; step += 1) {
+      window.scrollBy(0, 120);
+      await new Promise(requestAnimationFrame);
+    }
+  });
+  const inOrder = (): Promise<boolean> =>
+    rows(page).evaluateAll((elements) => {
+      const indexes = elements.map((element) => Number(element.getAttribute("aria-rowindex")));
+      return indexes.every((index, place) => place === 0 || index > (indexes[place - 1] ?? 0));
+    });
+  await expect.poll(inOrder).toBe(true);
+  // The tab key does not wait for that: the list scrolls to the row that gets the focus, and the next one uses another element.
+  const last = rows(page).last();
+  const next = page.locator(`tr[aria-rowindex="${Number(await last.getAttribute("aria-rowindex")) + 1}"] a`);
+  await last.getByRole("link").focus();
+  await expect(next).toBeAttached();
+  await page.keyboard.press("Tab");
+  await expect(next).toBeFocused();
+});
+
 test("the middle of a long list violates no rule of WCAG", async ({ page, serve }) => {
   await openList(page, serve);
   await page.evaluate(() => window.scrollTo(0, 6_000));
@@ -147,4 +173,18 @@ test("rows are where the window is when it grows, and when something above the l
   await page.evaluate(() => document.querySelector("h1")?.style.setProperty("padding-bottom", "3000px"));
   await expect.poll(() => isCovered(page)).toBe(true);
   expect(await rows(page).count()).toBeLessThanOrEqual(ROWS_MAX);
+});
+
+test("a name that does not fit ends with an ellipsis, and what fits is not clipped", async ({ page, serve }) => {
+  const server = await openList(page, serve);
+  const long = `gpu-${"rack-b12-".repeat(6)}00`;
+  await register(page, server, long);
+  await page.evaluate(() => window.scrollTo(0, document.documentElement.scrollHeight));
+  await expect(node(page, long)).toBeInViewport();
+  const overflows = (name: string) =>
+    rowOf(page, name)
+      .getByRole("cell")
+      .evaluateAll((cells) => cells.map((cell) => getComputedStyle(cell).overflowX));
+  expect((await overflows(long))[0]).toBe("clip");
+  expect((await overflows(`gpu-${NODES}`))[0]).toBe("visible");
 });
