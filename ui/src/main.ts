@@ -17,7 +17,7 @@ router.listen();
 pageUse.watch(window);
 // Addresses contain names and filters of the person before.
 session.onReplaced = () => location.replace("/");
-// A browser can keep a page that was left, and show it as it was to whoever goes back.
+// A browser can keep a page that was left, and show it as it was to a person who goes back.
 window.addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload();
 });

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Time without a change after which a hint is sent: an editor or a tool changes several files at once.
 const QUIET_TIME: Duration = Duration::from_millis(500);
-/// Longest time from a change to its hint while changes go on.
+/// Longest time from a change to its hint while changes continue.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// Streams the hints for a unit; `None` if it is no unit of an app, or its files cannot be watched.

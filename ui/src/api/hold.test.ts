@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 
 import { Hold } from "./hold";
 
-it("what waits goes on after the hold, or is given up", async () => {
+it("what waits continues after the hold, or is given up", async () => {
   const hold = new Hold();
   expect(await hold.over()).toBe(true);
   hold.begin();

@@ -1,13 +1,13 @@
 //! What a page reads waits while the sign-in covers it.
 //!
-//! Guarantees: a page whose session ended sends nothing until the same person has signed in, and then goes on with what it was reading; after
+//! Guarantees: a page whose session ended sends nothing until the same person has signed in, and then continues what it was reading; after
 //! another person has signed in, nothing that it asked for is sent any more.
 
 export class Hold {
-  #waiting: Set<(goesOn: boolean) => void> | undefined;
+  #waiting: Set<(continues: boolean) => void> | undefined;
   /** Counts the sessions that began or were left: a refusal of a request from before says nothing about the present one. */
   round = 0;
-  /** The latest round that was another person's, or nobody's. */
+  /** The latest round that was another person's, or in which no one was signed in. */
   #left = 0;
 
   get isOn(): boolean {
@@ -18,13 +18,13 @@ export class Hold {
     this.#waiting ??= new Set();
   }
 
-  /** Begins another round. Lets those that wait go on, or gives them up. */
-  end(goesOn: boolean): void {
+  /** Begins another round. Lets those that wait continue, or gives them up. */
+  end(continues: boolean): void {
     const waiting = this.#waiting;
     this.#waiting = undefined;
     this.round += 1;
-    if (!goesOn) this.#left = this.round;
-    waiting?.forEach((settle) => settle(goesOn));
+    if (!continues) this.#left = this.round;
+    waiting?.forEach((settle) => settle(continues));
   }
 
   /** True if somebody else came after the round in which a request was sent: it is not sent again. */
@@ -39,10 +39,10 @@ export class Hold {
     if (signal?.aborted) return Promise.resolve(false);
     return new Promise((resolve) => {
       const aborted = (): void => settle(false);
-      const settle = (goesOn: boolean): void => {
+      const settle = (continues: boolean): void => {
         waiting.delete(settle);
         signal?.removeEventListener("abort", aborted);
-        resolve(goesOn);
+        resolve(continues);
       };
       waiting.add(settle);
       signal?.addEventListener("abort", aborted);

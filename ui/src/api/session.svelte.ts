@@ -35,7 +35,7 @@ class Session {
   ended = $state(false);
   /** True while the sign-in covers a page whose session ended. */
   isCovered = $state(false);
-  /** Loads the shell anew at its first page. */
+  /** Reloads the shell at its first page. */
   onReplaced: () => void = () => undefined;
   #document = $state.raw<SessionDocument>();
   #chosen = $state<string>();
@@ -145,7 +145,7 @@ class Session {
   async signIn(credential: Credential): Promise<void> {
     const asked = this.#asked;
     const document = documentFrom(await take(api.POST("/api/v1/sessions", { body: credential })));
-    // Another person's page in another tab must not stay either, and one that is covered goes on.
+    // Another person's page in another tab must not stay either, and one that is covered continues.
     tabs?.postMessage("signed_in");
     // Something happened meanwhile, perhaps a sign-in of somebody else in another tab: the cookie says which of them was the last.
     if (asked !== this.#asked) return this.load();
@@ -235,7 +235,7 @@ class Session {
     this.status = "signed_out";
   }
 
-  /** Another person is signed in. Loading the shell anew also ends what the earlier page was doing, and clears what it had in memory. */
+  /** Another person is signed in. Reloading the shell also ends what the earlier page was doing, and clears what it had in memory. */
   #replaced(): void {
     this.#forget();
     this.#holder = undefined;
@@ -260,7 +260,7 @@ class Session {
   #connect(): void {
     const project = this.isProjectUnknown ? undefined : this.project;
     const hasPlatform = this.may("platform.read");
-    // A project that was deleted and created again has the same name and another id. A new session of the same person goes on with the streams.
+    // A project that was deleted and created again has the same name and another id. A new session of the same person continues the streams.
     const followed = JSON.stringify([this.#document?.token, project && this.#find(project)?.id, project, hasPlatform]);
     if (followed === this.#followed) return;
     this.#followed = followed;

@@ -86,7 +86,7 @@ it("an answer without a session of this browser signs nobody in", async () => {
   expect([session.id, session.project]).toEqual(["session-1", "ml"]);
 });
 
-it("a page whose session ended is kept, covered, and goes on when the same person has signed in", async () => {
+it("a page whose session ended is kept, covered, and continues when the same person has signed in", async () => {
   const disconnect = vi.spyOn(hub, "disconnect");
   credentials.onSessionLost();
   expect([session.status, session.isCovered, session.hasPage, hold.isOn]).toEqual(["signed_out", true, true, true]);

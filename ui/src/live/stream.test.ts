@@ -71,7 +71,7 @@ it("is lost while the server is away, and live again afterwards", async () => {
   expect(states).toEqual(["connecting", "live", "lost", "lost", "live", "lost"]);
 });
 
-it("waits while nobody is signed in, and goes on after the last event in the next session", async () => {
+it("waits while nobody is signed in, and continues after the last event in the next session", async () => {
   let lost = 0;
   credentials.onSessionLost = () => {
     lost += 1;

@@ -1,7 +1,7 @@
 //! Follows one event stream of the API and resumes it after the last received number.
 //!
 //! Guarantees: while [`StreamState`] is `live`, every event after the opening was delivered once and in order. `opened(false)` says that events
-//! may be missing before it: what was read earlier must be read again. A stream whose session ended goes on after its last event in the next
+//! may be missing before it: what was read earlier must be read again. A stream whose session ended continues after its last event in the next
 //! session of the same person.
 
 import { authorize, reading } from "../api/client";

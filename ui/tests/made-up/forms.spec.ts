@@ -28,7 +28,7 @@ for (const form of FORMS) {
     for (const place of places) await expect(above).toContainText(sentenceOf(place));
     await expect(alerts.filter({ hasText: sentenceOf(ELSEWHERE) })).toBeVisible();
     const first = fields[0] === undefined ? above : opened.locator(`[name="${fields[0]}"]`);
-    // A filter is read while a person goes on: it takes no focus.
+    // A filter is read while a person works elsewhere: it takes no focus.
     // A group of radio buttons takes none itself: one of them does.
     const focused = first.and(page.locator(":focus-within"));
     if (form.button !== undefined) await expect(focused, "the first has the focus").toHaveCount(1);

@@ -66,7 +66,7 @@ test("the focus stays with its node while others come and go above it", async ({
   await expect(node(page, "gpu-03")).toBeFocused();
 });
 
-test("a node that is scrolled out of the window keeps the focus, and the arrow keys go on from it", async ({
+test("a node that is scrolled out of the window keeps the focus, and the arrow keys continue from it", async ({
   page,
   serve,
 }) => {
@@ -84,7 +84,7 @@ test("a node that is scrolled out of the window keeps the focus, and the arrow k
   await expect(node(page, `gpu-${NODES}`)).toHaveCount(0);
 });
 
-test("when the node with the focus is deleted, the list has the focus and the arrow keys go on", async ({
+test("when the node with the focus is deleted, the list has the focus and the arrow keys continue", async ({
   page,
   serve,
 }) => {

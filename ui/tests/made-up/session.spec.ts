@@ -73,7 +73,7 @@ test("the same person finds the dialog and the typed text, and sends it once", a
   await expect(page).toHaveTitle(title);
   await expect(page.getByRole("banner").getByRole("status").filter({ hasText: "Live" })).toBeVisible();
   const again = streams.filter(({ url }) => !url.includes("from_now"));
-  expect(again.length, "streams go on after the last event").toBeGreaterThan(0);
+  expect(again.length, "streams continue after the last event").toBeGreaterThan(0);
   for (const { lastId } of again) expect(Number(lastId)).toBeGreaterThan(0);
 
   await dialog.getByRole("button", { name: "Create", exact: true }).click();
@@ -163,7 +163,7 @@ test("under the sign-in, the tab has the title of no page, also not of one that 
   await expect(page).toHaveTitle("train · GPUaaS");
 });
 
-test("a page that the browser kept, and shows again to whoever goes back, begins anew", async ({
+test("a page that the browser kept, and shows again to a person who goes back, reloads", async ({
   page,
   serve,
   console,

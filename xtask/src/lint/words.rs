@@ -5,7 +5,7 @@ use regex::Regex;
 use crate::shell;
 
 /// Words with what to write instead.
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 12] = [
     ("whoever", "name the actor"),
     ("whomever", "name the actor"),
     ("told", "name the act: reported, sent, shown"),
@@ -15,10 +15,14 @@ const WORDS: [(&str, &str); 9] = [
     ("asked after", "name the request"),
     ("of before", "say earlier, or name the version"),
     ("is said", "name the actor and the act"),
+    ("goes on", "say what continues"),
+    ("go on", "say what continues"),
+    ("begins anew", "say what is started or loaded again"),
 ];
 
 /// Extensions of the files that are read.
-const EXTENSIONS: [&str; 11] = ["rs", "md", "sh", "toml", "service", "sql", "js", "ts", "html", "css", "json"];
+const EXTENSIONS: [&str; 13] =
+    ["rs", "md", "sh", "toml", "service", "sql", "js", "mjs", "ts", "svelte", "html", "css", "json"];
 
 /// This file, which lists the words, and SQL of released schemas, which never changes.
 const EXEMPT: [&str; 3] =

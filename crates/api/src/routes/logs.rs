@@ -187,7 +187,7 @@ declare! {
 
 /// Returns the logs of a workload: journals of its members, output of its tasks and its events, merged by time.
 ///
-/// A journal that cannot be read is reported as a line of the source `problem`; the others go on. A member that is slow delays the others by
+/// A journal that cannot be read is reported as a line of the source `problem`; the others continue. A member that is slow delays the others by
 /// 10 s at the beginning and by 200 ms per line later, at most. The response is text, or one JSON document per line with
 /// `Accept: application/x-ndjson`.
 #[utoipa::path(

@@ -123,7 +123,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let read = async || {
                 let (project, workload, state) = (target.project.clone(), workload.clone(), state.clone());
                 let mut operations = client.list_operations(project, workload, state).await?.items;
-                // The API lists them oldest first, which is also the order in which a followed list goes on.
+                // The API lists them oldest first, which is also the order in which a followed list continues.
                 if !watch.is_set() {
                     operations.reverse();
                 }

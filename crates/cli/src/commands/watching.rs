@@ -36,7 +36,7 @@ pub(super) async fn report_and_follow(client: &Client, target: &Target, started:
         output::message(Text::from(accepted(&started)).as_str());
         let (detail, exit) = follow(client, target, &operation.id, SUCCEEDED).await?;
         if let Some(detail) = detail {
-            // Scripts that deploy go on with the workload.
+            // Scripts that deploy continue with the workload.
             show_end(target, &detail, &workload.name)?;
             let next = workload_next::after(&detail, &workload.name, &target.project_flag());
             if let (SUCCEEDED, Some(next)) = (detail.operation.state.as_str(), next) {

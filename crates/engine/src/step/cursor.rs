@@ -156,7 +156,7 @@ impl<'a> StepCursor<'a> {
     }
 
     /// Retries the step if the fault is retryable and attempts remain. Otherwise the step fails, and with it its member, unless the step
-    /// spares it. `schedule` then decides by the step's scope whether the operation goes on.
+    /// spares it. `schedule` then decides by the step's scope whether the operation continues.
     async fn fail_or_retry(&mut self, fault: Fault) -> Result<(), EngineError> {
         let (now, step) = (self.now(), self.row());
         // The failed attempts, the present one included.

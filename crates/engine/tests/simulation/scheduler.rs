@@ -138,7 +138,7 @@ impl Scheduler {
         self.state().frozen.contains(&process)
     }
 
-    /// Stops polling the process's tasks until it is thawed. Other processes and time go on.
+    /// Stops polling the process's tasks until it is thawed. Other processes and time continue.
     pub(crate) fn freeze(&self, process: Process) {
         self.state().frozen.insert(process);
     }

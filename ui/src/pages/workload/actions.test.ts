@@ -104,7 +104,7 @@ it("says what is awaited, from whom and since when", () => {
   ]);
 });
 
-it("to go on with an operation is another right than to change a workload", () => {
+it("to continue an operation is another right than to change a workload", () => {
   expect((["resume", "cancel", "repair", "decommission"] as const).map(rightFor)).toEqual([
     "operations.control",
     "operations.control",

@@ -140,7 +140,7 @@ function gravity(member: Member): number {
   return member.health === "degraded" ? 1 : 0;
 }
 
-/** The right that an action needs: to go on with an operation, or to end it, is one of its own. */
+/** The right that an action needs: to continue an operation, or to end it, is one of its own. */
 export function rightFor(kind: ActionKind): Permission {
   return kind === "resume" || kind === "cancel" ? "operations.control" : "workloads.write";
 }

@@ -43,7 +43,7 @@ export class EventFeed {
       // Events may be missing: read those after the last one.
       refreshSince: (moment) => {
         if (moment === -Infinity || !this.ready || this.#last === 0) return;
-        // What cannot be read again, for example because it was archived, stays missing; new events go on.
+        // What cannot be read again, for example because it was archived, stays missing; new events still arrive.
         this.#catchUp(this.#last).catch(() => undefined);
       },
     });

@@ -49,7 +49,7 @@ impl Remedy {
         }
     }
 
-    /// Returns who must act before the platform can go on.
+    /// Returns who must act before the platform can continue.
     pub const fn who(self) -> &'static str {
         match self {
             Self::AskOperator(_) => "operator",

@@ -127,7 +127,7 @@ fn other_text_stays_unchanged() {
         "this token: it was withdrawn",
         "secret:\n  secretName: tls",
         "volumes:\n- secret:\n    secretName: tls\n    defaultMode: 420",
-        "expected -----BEGIN PRIVATE KEY----- in the file\nall is well\nand goes on",
+        "expected -----BEGIN PRIVATE KEY----- in the file\nall is well\nand continues",
         "set a valid token in GPUAAS_TOKEN; requests send it as `Authorization: Bearer …`",
         "the Authorization header contains no bearer token",
         "authorization: required before anything else",
