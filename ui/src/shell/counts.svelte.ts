@@ -6,6 +6,7 @@ import type { Event, OperationState, Permission } from "../api/types";
 import type { Scope } from "../live/hub.svelte";
 import { live, type Live } from "../live/live.svelte";
 import type { NavCount } from "../pages/table";
+import { grouped } from "../text/plain";
 
 export type Counts = Record<NavCount, string | undefined>;
 
@@ -38,7 +39,7 @@ const about =
     event.subject_kind === kind;
 
 function sum(counts: Record<string, number>): string {
-  return String(Object.values(counts).reduce((total, count) => total + count, 0));
+  return grouped(Object.values(counts).reduce((total, count) => total + count, 0));
 }
 
 async function workloads(project: string | undefined, signal: AbortSignal): Promise<string> {
@@ -58,7 +59,7 @@ async function allocations(project: string | undefined, signal: AbortSignal): Pr
     api.GET("/api/v1/allocations", { params: { query: { project, limit: COUNTED_MAX } }, signal }),
   );
   const held = page.items.filter((allocation) => allocation.state !== "released").length;
-  return page.next_cursor ? `${COUNTED_MAX}+` : String(held);
+  return page.next_cursor ? `${grouped(COUNTED_MAX)}+` : grouped(held);
 }
 
 const OPEN: readonly OperationState[] = ["queued", "running", "waiting"];
@@ -69,7 +70,7 @@ async function operations(project: string | undefined, signal: AbortSignal): Pro
   );
   const pages = await Promise.all(reads);
   const open = pages.reduce((total, page) => total + page.items.length, 0);
-  return pages.some((page) => page.next_cursor) ? `${open}+` : open === 0 ? "" : String(open);
+  return pages.some((page) => page.next_cursor) ? `${grouped(open)}+` : open === 0 ? "" : grouped(open);
 }
 
 /** Reads the numbers while the calling component lives. */

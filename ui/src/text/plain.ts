@@ -35,7 +35,12 @@ export function sentenceCase(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** `10,000`. */
+export function grouped(count: number): string {
+  return count.toLocaleString("en");
+}
+
 /** `1 member`, `2 members`. */
 export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+  return `${grouped(count)} ${count === 1 ? one : many}`;
 }
