@@ -7933,6 +7933,8 @@ export interface operations {
                 operation?: string;
                 /** @description State of the task. */
                 state?: components["schemas"]["TaskState"];
+                /** @description Order of the tasks: `oldest` first, the default, or `newest` first. */
+                order?: "oldest" | "newest";
                 /** @description `next_cursor` of the previous page. */
                 cursor?: string;
                 /** @description Number of entries per page: 1 to 1,000, 1,000 by default. */

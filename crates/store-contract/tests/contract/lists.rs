@@ -187,7 +187,14 @@ pub(crate) async fn tasks_are_filtered_and_the_open_ones_found(database: Databas
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.open_tasks(one.id).await.unwrap(), [open.clone()]);
     let of_node = TaskFilter { node: Some(one.id), ..TaskFilter::default() };
-    assert_eq!(reader.tasks(&of_node).await.unwrap(), [done.clone(), open]);
+    assert_eq!(reader.tasks(&of_node).await.unwrap(), [done.clone(), open.clone()]);
+    let newest = TaskFilter { newest_first: true, ..of_node };
+    assert_eq!(reader.tasks(&newest).await.unwrap(), [open.clone(), done.clone()]);
+    for (after, expected) in [(None, vec![open.clone()]), (Some(&open), vec![done.clone()]), (Some(&done), vec![])] {
+        let after = after.map(|task: &TaskRecord| task.id.to_string());
+        let filter = TaskFilter { page: page(after, 1), ..newest.clone() };
+        assert_eq!(reader.tasks(&filter).await.unwrap(), expected);
+    }
     let succeeded = TaskFilter { state: Some(TaskState::Succeeded), ..TaskFilter::default() };
     assert_eq!(reader.tasks(&succeeded).await.unwrap(), [done]);
     let of_project = TaskFilter { project, ..TaskFilter::default() };
