@@ -62,7 +62,7 @@ pub struct Node {
     /// What it waits for. Absent if it is connected and accepts tasks, or is retired.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting: Option<Waiting>,
-    /// Allocation by which a project holds the node. Present only for a single node, and if the caller may see the project.
+    /// Allocation by which a project holds the node. Present if the caller may see the project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocation: Option<Allocation>,
     /// Time of registration.
@@ -390,6 +390,12 @@ pub struct Allocation {
     /// Name of the workload that uses the node.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
+    /// Name of the workload's member on the node, for example `agent-2`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub member: Option<String>,
+    /// Component of the app that the member is, for example `server` or `agent`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub component: Option<String>,
     /// What it waits for. Absent if it is active or ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting: Option<Waiting>,

@@ -77,7 +77,7 @@ mod workload_parts;
 mod workload_report;
 mod writer;
 
-pub use allocation::AllocationFilter;
+pub use allocation::{AllocationFilter, AllocationUser};
 pub use audit::AuditFilter;
 pub use authority::StoredAuthority;
 pub use bad_row::BadRow;

@@ -1405,6 +1405,8 @@ export interface components {
          *     }
          */
         Allocation: {
+            /** @description Component of the app that the member is, for example `server` or `agent`. */
+            component?: string | null;
             /**
              * Format: date-time
              * @description Time of creation.
@@ -1414,6 +1416,8 @@ export interface components {
             detail?: string | null;
             /** @description Id of the allocation. */
             id: string;
+            /** @description Name of the workload's member on the node, for example `agent-2`. */
+            member?: string | null;
             /** @description Id of the node. */
             node: string;
             /** @description Name of the node. */

@@ -45,7 +45,9 @@ pub(super) fn described(node: &Node) -> String {
 }
 
 fn held_line(of: &Allocation) -> String {
-    let workload = of.workload.as_ref().map_or_else(|| "no workload".to_owned(), |name| format!("workload {name}"));
+    let member = of.member.as_ref().map(|member| format!(", member {member}")).unwrap_or_default();
+    let workload =
+        of.workload.as_ref().map_or_else(|| "no workload".to_owned(), |name| format!("workload {name}{member}"));
     format!("held by     project {} · {workload} · allocation {} ({})", of.project_name, of.id, of.state)
 }
 

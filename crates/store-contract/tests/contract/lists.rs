@@ -317,12 +317,15 @@ pub(crate) async fn related_rows_of_a_page_take_one_statement_each(database: Dat
     let names = reader.node_names(places.iter().map(|(node, _)| *node)).await.unwrap();
     let nodes = reader.nodes_of_ids(places.iter().map(|(node, _)| *node)).await.unwrap();
     let allocations: Vec<_> = places.iter().map(|(_, allocation)| *allocation).collect();
-    let users = reader.allocation_workloads(&allocations).await.unwrap();
+    let users = reader.allocation_users(&allocations).await.unwrap();
     assert_eq!(store.counts().statements - before, 3);
     assert_eq!(places.len(), members.len());
     for ((node, allocation), workload) in places.iter().zip(&workloads[1..]) {
         assert_eq!((&names[node], &nodes[node].name), (&workload.name, &workload.name));
-        assert_eq!(users[allocation], (workload.id, workload.name.clone()));
+        let user = &users[allocation];
+        assert_eq!((user.workload, &user.workload_name), (workload.id, &workload.name));
+        let member = members.iter().find(|member| member.workload == workload.id).unwrap();
+        assert_eq!((&user.member, &user.component_key), (&member.name(), &member.component_key));
     }
     let backwards: Vec<_> = allocations.iter().rev().copied().collect();
     let found = reader.allocations_of_ids(&backwards).await.unwrap();

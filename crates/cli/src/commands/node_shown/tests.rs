@@ -116,6 +116,8 @@ fn blocking_finding_is_shown_with_evidence_and_a_changed_machine_is_shown() {
         state: "active".to_owned(),
         detail: None,
         workload: Some("infer".to_owned()),
+        member: Some("agent-2".to_owned()),
+        component: Some("agent".to_owned()),
         waiting: None,
         created_at: seconds_ago(9_000),
     });
@@ -123,7 +125,7 @@ fn blocking_finding_is_shown_with_evidence_and_a_changed_machine_is_shown() {
     changed.labels.insert("rack".to_owned(), "b12".to_owned());
     insta::assert_snapshot!(described(&changed), @r"
     gpu-07   active · unreachable for 12 s · agent 0.1.0
-    held by     project research · workload infer · allocation 0198c0de-7a3b-7c11-9b54-0242ac120004 (active)
+    held by     project research · workload infer, member agent-2 · allocation 0198c0de-7a3b-7c11-9b54-0242ac120004 (active)
     changed     it came back on another machine 3 min ago; earlier machine id cdcdcdcdcdcd…
     preflight   ✓ 14 passed   ✗ 1 blocking   ! 1 warning
       ✗ something listens on port 6443 (tcp) already.  Advice of the agent: see what it is and stop it   (port_taken)
