@@ -12,7 +12,7 @@ function event(subject_kind: string, subject_id: string, data: unknown = {}): Ev
 // Without a session nothing is permitted, as for a tenant, whose stream has no events of nodes.
 test("the page of a tenant's node follows what the project's stream says about it", () => {
   const source = oneNode("gpu-1");
-  expect(source.scope).toBe("project");
+  expect(source.scope).toEqual(["project"]);
   for (const [touching, expected] of [
     [event("member", "m-1", { workload: "w-1", health: "degraded" }), true],
     [event("allocation", "a-1"), true],
