@@ -43,6 +43,9 @@ pub struct Node {
     /// Reason why the agent accepts no tasks. Absent if it accepts them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_problem: Option<NodeProblem>,
+    /// The agent's ledger, as the agent reported it at its latest connection with a usable one. Nothing proves the report.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ledger: Option<NodeLedger>,
     /// Machine id, as the agent reported it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub machine_id: Option<String>,
@@ -82,6 +85,17 @@ pub struct NodeProblem {
     pub since: String,
     /// Next action.
     pub next: String,
+}
+
+/// The durable record of every task that an agent began and of its result.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NodeLedger {
+    /// Id of the ledger. Another id means that the agent began a new one.
+    pub id: String,
+    /// Number of starts and ends of tasks that were ever written to it.
+    pub written: u64,
+    /// Highest fence in it: tasks with a lower one are refused.
+    pub fence: u64,
 }
 
 /// A move of a node to another machine.

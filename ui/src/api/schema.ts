@@ -3092,6 +3092,7 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+            ledger?: components["schemas"]["NodeLedger"] | null;
             machine_changed?: components["schemas"]["MachineChange"] | null;
             /** @description Machine id, as the agent reported it. */
             machine_id?: string | null;
@@ -3127,6 +3128,21 @@ export interface components {
             os: string;
             /** @description True if the node is a sandbox instead of a machine. */
             sandbox: boolean;
+        };
+        /** @description The durable record of every task that an agent began and of its result. */
+        NodeLedger: {
+            /**
+             * Format: int64
+             * @description Highest fence in it: tasks with a lower one are refused.
+             */
+            fence: number;
+            /** @description Id of the ledger. Another id means that the agent began a new one. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Number of starts and ends of tasks that were ever written to it.
+             */
+            written: number;
         };
         /** @description Reason why an agent accepts no tasks. */
         NodeProblem: {
