@@ -21,6 +21,8 @@ pub(crate) async fn node_has_one_open_allocation_and_is_free_after_its_release(d
     tx.update_allocation(&released).await.unwrap();
     tx.insert_allocation(&second).await.expect("a released node is free");
     tx.commit().await.unwrap();
+    let open = store.read().await.unwrap().open_allocations_of([node.id]).await.unwrap();
+    assert_eq!(open.iter().map(|allocation| allocation.id).collect::<Vec<_>>(), [second.id]);
 }
 
 pub(crate) async fn the_database_itself_refuses_a_second_open_allocation_of_a_node(database: Database) {
