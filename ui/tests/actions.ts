@@ -19,7 +19,24 @@ export async function ofWorkload(page: Page, label: string): Promise<Locator> {
   return choose(page, "Actions", `${label}…`);
 }
 
-/** The menu follows the state of the workload, which may be about to change. */
+/** Chooses an action of a node on its page. Returns its dialog. */
+export async function ofNode(page: Page, label: string): Promise<Locator> {
+  return choose(page, "Actions", `${label}…`);
+}
+
+/** The state that a dialog has read. */
+export function present(dialog: Locator): Locator {
+  return dialog.getByText("Now:", { exact: true }).locator("..");
+}
+
+/** Types the name that a dialog asks for, once it shows this state. */
+export async function confirm(dialog: Locator, name: string, state: string): Promise<Locator> {
+  await expect(present(dialog)).toContainText(state);
+  await dialog.getByLabel(/ to confirm$/).fill(name);
+  return dialog;
+}
+
+/** The menu follows the state of the workload or node, which may be about to change. */
 async function choose(page: Page, menu: string, item: string): Promise<Locator> {
   const wanted = page.getByRole("menuitem", { name: item, exact: true });
   await expect(async () => {

@@ -27,8 +27,8 @@ pub use list::List;
 pub use logs::{LogLine, WorkloadLogLine};
 pub use node::{
     Allocation, AppliedFix, CreateAllocation, DataDisk, DefaultRoute, EnrollNode, Enrollment, FileSystem, FixNode,
-    FixedNode, Gpu, MachineChange, MachineFacts, Node, NodeFacts, NodeProblem, Ping, Preflight, PreflightFinding,
-    RegisterNode, RegisteredNode, Task, WriteLatency,
+    FixedNode, Gpu, MachineChange, MachineFacts, Node, NodeFacts, NodeLedger, NodeProblem, Ping, Preflight,
+    PreflightFinding, RegisterNode, RegisteredNode, Task, WriteLatency,
 };
 pub use plan::{PlacementOption, PlannedMember, PlannedStep, Preview};
 pub use platform::{

@@ -43,6 +43,9 @@ pub struct Node {
     /// Reason why the agent accepts no tasks. Absent if it accepts them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_problem: Option<NodeProblem>,
+    /// The agent's ledger, as the agent reported it at its latest connection with a usable one. Nothing proves the report.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ledger: Option<NodeLedger>,
     /// Machine id, as the agent reported it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub machine_id: Option<String>,
@@ -62,7 +65,7 @@ pub struct Node {
     /// What it waits for. Absent if it is connected and accepts tasks, or is retired.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting: Option<Waiting>,
-    /// Allocation by which a project holds the node. Present only for a single node, and if the caller may see the project.
+    /// Allocation by which a project holds the node. Present if the caller may see the project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocation: Option<Allocation>,
     /// Time of registration.
@@ -82,6 +85,17 @@ pub struct NodeProblem {
     pub since: String,
     /// Next action.
     pub next: String,
+}
+
+/// The durable record of every task that an agent began and of its result.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NodeLedger {
+    /// Id of the ledger. Another id means that the agent began a new one.
+    pub id: String,
+    /// Number of starts and ends of tasks that were ever written to it.
+    pub written: u64,
+    /// Highest fence in it: tasks with a lower one are refused.
+    pub fence: u64,
 }
 
 /// A move of a node to another machine.
@@ -390,6 +404,12 @@ pub struct Allocation {
     /// Name of the workload that uses the node.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
+    /// Name of the workload's member on the node, for example `agent-2`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub member: Option<String>,
+    /// Component of the app that the member is, for example `server` or `agent`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub component: Option<String>,
     /// What it waits for. Absent if it is active or ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting: Option<Waiting>,

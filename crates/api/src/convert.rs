@@ -7,8 +7,8 @@ use gpuaas_api_types::{
 use gpuaas_engine::commands::{authorities::AuthorityView, keys::SigningKeyView, sealing_key::SealingKeyView};
 use gpuaas_model::Name;
 use gpuaas_store::{
-    AllocationRecord, ArchiveRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord, TaskRecord,
-    TokenRecord,
+    AllocationRecord, AllocationUser, ArchiveRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord,
+    TaskRecord, TokenRecord,
 };
 
 pub(crate) fn project(record: ProjectRecord) -> Project {
@@ -82,7 +82,7 @@ pub(crate) fn allocation(
     record: AllocationRecord,
     node_name: &Name,
     project_name: &Name,
-    workload: Option<&Name>,
+    user: Option<&AllocationUser>,
     waiting: Option<Waiting>,
 ) -> Allocation {
     Allocation {
@@ -94,7 +94,9 @@ pub(crate) fn allocation(
         node_name: node_name.to_string(),
         state: record.state.to_string(),
         detail: record.detail,
-        workload: workload.map(Name::to_string),
+        workload: user.map(|user| user.workload_name.to_string()),
+        member: user.map(|user| user.member.clone()),
+        component: user.map(|user| user.component_key.clone()),
         created_at: record.created_at.to_string(),
     }
 }

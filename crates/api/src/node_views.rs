@@ -2,7 +2,7 @@
 
 use gpuaas_api_types::{
     AppliedFix, DataDisk, DefaultRoute, FileSystem, FixedNode, Gpu, MachineChange, MachineFacts, Node, NodeFacts,
-    NodeProblem, Preflight, PreflightFinding, WriteLatency,
+    NodeLedger, NodeProblem, Preflight, PreflightFinding, WriteLatency,
 };
 use gpuaas_engine::{
     Caller, CommandError,
@@ -37,6 +37,7 @@ pub(crate) fn node(node: VisibleNode, enrollment: Option<&EnrollmentRecord>) -> 
             since: problem.since.to_string(),
             next: reenroll_hint(&record.name),
         }),
+        ledger: record.ledger.map(|of| NodeLedger { id: of.id, written: of.written, fence: of.fence }),
         machine_id: record.machine_id,
         machine_changed: record
             .machine_changed

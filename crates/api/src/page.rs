@@ -161,6 +161,15 @@ impl ProjectPageParams {
     }
 }
 
+/// Returns true if the newest entries of a list come first; by default, the oldest do.
+pub(crate) fn is_newest_first(order: Option<&str>) -> Result<bool, ApiProblem> {
+    match order {
+        None | Some("oldest") => Ok(false),
+        Some("newest") => Ok(true),
+        Some(_) => Err(ApiProblem::new(Code::QueryInvalid, "the order is oldest or newest").about("order")),
+    }
+}
+
 /// Reads a limit between 1 and [`Page::LIMIT_MAX`].
 pub(crate) fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let limit = Option::<u32>::deserialize(deserializer)?;

@@ -8,8 +8,8 @@ use crate::{
     error::StoreError,
     hint::Change,
     page::Page,
-    query::{document, get_parsed, int, list_of, text},
-    record::AllocationRecord,
+    query::{Row, document, get_parsed, int, list_of, text},
+    record::{AllocationRecord, MemberRecord},
     select::Select,
     store::{Reader, Tx},
 };
@@ -25,6 +25,19 @@ pub struct AllocationFilter {
     pub node: Option<NodeId>,
     /// The page to return.
     pub page: Page,
+}
+
+/// The member that uses an allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocationUser {
+    /// Id of the member's workload.
+    pub workload: WorkloadId,
+    /// Name of the member's workload.
+    pub workload_name: Name,
+    /// Name of the member, for example `agent-2`.
+    pub member: String,
+    /// The key of its component in the app, for example `agent`.
+    pub component_key: String,
 }
 
 impl Tx {
@@ -112,23 +125,43 @@ impl Reader {
         self.list(sql, vec![text(project), page.after(), page.limit()]).await
     }
 
-    /// Returns the workload with a member on the allocation.
-    pub async fn allocation_workload(&mut self, id: AllocationId) -> Result<Option<(WorkloadId, Name)>, StoreError> {
-        Ok(self.allocation_workloads(&[id]).await?.remove(&id))
+    /// Returns the open allocations of these nodes; leaves out nodes without one.
+    pub async fn open_allocations_of(
+        &mut self,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) -> Result<Vec<AllocationRecord>, StoreError> {
+        let sql = "select id, doc from allocations where node_id in (select value from json_each($1)) \
+                   and state not in ('released', 'failed')";
+        let rows = self.rows_with_lists(sql, vec![list_of(nodes)]).await?;
+        rows.iter().map(|row| row.record("doc")).collect()
     }
 
-    /// Returns the workloads with members on these allocations.
-    pub async fn allocation_workloads(
+    /// Returns the member that uses the allocation.
+    pub async fn allocation_user(&mut self, id: AllocationId) -> Result<Option<AllocationUser>, StoreError> {
+        Ok(self.allocation_users(&[id]).await?.remove(&id))
+    }
+
+    /// Returns the members that use these allocations.
+    pub async fn allocation_users(
         &mut self,
         ids: &[AllocationId],
-    ) -> Result<BTreeMap<AllocationId, (WorkloadId, Name)>, StoreError> {
-        let sql = "select members.allocation_id, workloads.id, workloads.name from members \
+    ) -> Result<BTreeMap<AllocationId, AllocationUser>, StoreError> {
+        let sql = "select members.id, members.doc, members.allocation_id, workloads.name from members \
                    join workloads on workloads.id = members.workload_id \
                    where members.allocation_id in (select value from json_each($1)) and members.state <> 'removed'";
         let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
-        let user = |row| Ok((get_parsed(row, "allocation_id")?, (get_parsed(row, "id")?, get_parsed(row, "name")?)));
-        rows.iter().map(user).collect()
+        rows.iter().map(|row| Ok((get_parsed(row, "allocation_id")?, user(row)?))).collect()
     }
+}
+
+fn user(row: &Row) -> Result<AllocationUser, StoreError> {
+    let member: MemberRecord = row.record_of("members", "doc")?;
+    Ok(AllocationUser {
+        workload: member.workload,
+        workload_name: get_parsed(row, "name")?,
+        member: member.name(),
+        component_key: member.component_key,
+    })
 }
 
 /// Returns the statement for a page of allocations.

@@ -77,7 +77,7 @@ mod workload_parts;
 mod workload_report;
 mod writer;
 
-pub use allocation::AllocationFilter;
+pub use allocation::{AllocationFilter, AllocationUser};
 pub use audit::AuditFilter;
 pub use authority::StoredAuthority;
 pub use bad_row::BadRow;
@@ -98,7 +98,7 @@ pub use page::Page;
 pub use record::{
     AccessGrantRecord, ActorToken, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuditRecord,
     AuthorityRecord, BrowserSessionRecord, ByPlatform, EnrollmentRecord, EventRecord, Found, IdempotencyRecord,
-    LeaseRecord, MachineChange, MemberRecord, NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodePreflight,
+    LeaseRecord, MachineChange, MemberRecord, NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodeLedger, NodePreflight,
     NodeProblem, NodeRecord, OperationRecord, ProjectRecord, QuietRevisions, ReplicaRecord, ReturnedMachine,
     SecretRecord, ServiceAccountRecord, SessionRecord, SignInLinkRecord, SigningKeyRecord, StepRecord, TaskRecord,
     TokenRecord, WorkloadRecord, WorkloadReportRecord,

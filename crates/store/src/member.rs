@@ -15,9 +15,10 @@ impl Tx {
     pub async fn insert_members(&mut self, members: &[MemberRecord]) -> Result<(), StoreError> {
         for member in members {
             if let Some(allocation) = member.place.allocation()
-                && let Some((_, workload)) = self.allocation_workload(allocation).await?
+                && let Some(user) = self.allocation_user(allocation).await?
             {
-                return Err(StoreError::AllocationInUse { allocation, workload: workload.to_string() });
+                let workload = user.workload_name.to_string();
+                return Err(StoreError::AllocationInUse { allocation, workload });
             }
             let sql = "select coalesce(max(position), -1) + 1 as position from members where workload_id = $1";
             let row = self.row(sql, vec![text(member.workload)]).await?;

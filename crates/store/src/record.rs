@@ -17,7 +17,7 @@ pub use {
     history::{ActorToken, AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{
         AllocationRecord, ArtifactRecord, EnrollmentRecord, Found, MachineChange, NodeFinding, NodeKeyRecord,
-        NodePreflight, NodeProblem, NodeRecord, ProjectRecord, ReturnedMachine,
+        NodeLedger, NodePreflight, NodeProblem, NodeRecord, ProjectRecord, ReturnedMachine,
     },
     operation::{ByPlatform, OperationRecord, StepRecord, TaskRecord},
     replica::{LeaseRecord, ReplicaRecord, SessionRecord},

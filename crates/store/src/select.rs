@@ -105,6 +105,14 @@ impl Select {
         self.page_after("id", page.after(), page.limit())
     }
 
+    /// Selects a page of rows in the reverse order of their ids.
+    pub(crate) fn newest_page(self, page: &Page) -> Self {
+        match &page.after {
+            Some(last) => self.page_before("id", text(last), page.limit()),
+            None => self.limited("id desc", page.limit()),
+        }
+    }
+
     /// Selects at most `limit` rows after this key, in the order of the keys.
     pub(crate) fn page_after(self, key: &'static str, after: Value, limit: Value) -> Self {
         self.when(key, ">", after).limited(key, limit)

@@ -22,6 +22,8 @@ pub struct TaskFilter {
     pub operation: Option<OperationId>,
     /// Only tasks in this state.
     pub state: Option<TaskState>,
+    /// Returns the newest tasks first instead of the oldest.
+    pub newest_first: bool,
     /// The page to return.
     pub page: Page,
 }
@@ -75,7 +77,7 @@ impl Reader {
         self.list("select id, doc from tasks where is_open = 1 order by id", Vec::new()).await
     }
 
-    /// Returns a page of tasks, oldest first.
+    /// Returns a page of tasks, in the order of the filter.
     pub async fn tasks(&mut self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError> {
         self.records(list(filter)).await
     }
@@ -83,10 +85,10 @@ impl Reader {
 
 /// Returns the statement for a page of tasks.
 pub(crate) fn list(filter: &TaskFilter) -> Select {
-    Select::all("id, doc from tasks")
+    let list = Select::all("id, doc from tasks")
         .equal_indexed("project_id", filter.project)
         .equal("node_id", filter.node)
         .equal("operation_id", filter.operation)
-        .equal("state", filter.state)
-        .page(&filter.page)
+        .equal("state", filter.state);
+    if filter.newest_first { list.newest_page(&filter.page) } else { list.page(&filter.page) }
 }

@@ -1405,6 +1405,8 @@ export interface components {
          *     }
          */
         Allocation: {
+            /** @description Component of the app that the member is, for example `server` or `agent`. */
+            component?: string | null;
             /**
              * Format: date-time
              * @description Time of creation.
@@ -1414,6 +1416,8 @@ export interface components {
             detail?: string | null;
             /** @description Id of the allocation. */
             id: string;
+            /** @description Name of the workload's member on the node, for example `agent-2`. */
+            member?: string | null;
             /** @description Id of the node. */
             node: string;
             /** @description Name of the node. */
@@ -3088,6 +3092,7 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+            ledger?: components["schemas"]["NodeLedger"] | null;
             machine_changed?: components["schemas"]["MachineChange"] | null;
             /** @description Machine id, as the agent reported it. */
             machine_id?: string | null;
@@ -3123,6 +3128,21 @@ export interface components {
             os: string;
             /** @description True if the node is a sandbox instead of a machine. */
             sandbox: boolean;
+        };
+        /** @description The durable record of every task that an agent began and of its result. */
+        NodeLedger: {
+            /**
+             * Format: int64
+             * @description Highest fence in it: tasks with a lower one are refused.
+             */
+            fence: number;
+            /** @description Id of the ledger. Another id means that the agent began a new one. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Number of starts and ends of tasks that were ever written to it.
+             */
+            written: number;
         };
         /** @description Reason why an agent accepts no tasks. */
         NodeProblem: {
@@ -7933,6 +7953,8 @@ export interface operations {
                 operation?: string;
                 /** @description State of the task. */
                 state?: components["schemas"]["TaskState"];
+                /** @description Order of the tasks: `oldest` first, the default, or `newest` first. */
+                order?: "oldest" | "newest";
                 /** @description `next_cursor` of the previous page. */
                 cursor?: string;
                 /** @description Number of entries per page: 1 to 1,000, 1,000 by default. */

@@ -16,7 +16,7 @@ export interface ListSource<T> {
   one?(id: string, signal: AbortSignal): Promise<T>;
   /** False for an entry that no longer belongs into a filtered list. */
   belongs?(entry: T): boolean;
-  scope?: Scope;
+  scope?: Scope | readonly Scope[];
   max?: number;
 }
 

@@ -6,15 +6,15 @@ import { SvelteSet } from "svelte/reactivity";
 import { problemOf } from "../api/problem";
 import type { Event, Problem } from "../api/types";
 import { clock } from "./clock";
-import { type Scope, hub } from "./hub.svelte";
+import { type Follower, type Scope, hub } from "./hub.svelte";
 import { Reader, type Source } from "./reader";
 import type { Touch } from "./touches";
 
 export interface LiveSource<T> extends Source<T> {
   /** What an event changes of the value: nothing, the entry with an id (see `patch`), or all of it. */
   on(event: Event, value: T | undefined): Touch;
-  /** The stream to follow; the project's by default. */
-  scope?: Scope | undefined;
+  /** The streams to follow; the project's by default. */
+  scope?: Scope | readonly Scope[] | undefined;
 }
 
 export class Live<T> {
@@ -41,7 +41,7 @@ export class Live<T> {
       loading: (loading) => (this.loading = loading),
     });
     this.#reader = reader;
-    const unfollow = hub.follow(source.scope ?? "project", {
+    const follower: Follower = {
       events: (events) => {
         for (const event of events) {
           const touch = source.on(event, this.#peek());
@@ -49,10 +49,11 @@ export class Live<T> {
         }
       },
       refreshSince: (moment) => reader.refreshSince(moment),
-    });
+    };
+    const unfollow = [source.scope ?? "project"].flat().map((scope) => hub.follow(scope, follower));
     reader.start();
     return () => {
-      unfollow();
+      unfollow.forEach((stop) => stop());
       reader.stop();
     };
   }

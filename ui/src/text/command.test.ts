@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { actionOf, commandLine, inProject } from "./command";
+import { actionOf, commandLine, inProject, pageOf } from "./command";
 
 describe("commandLine", () => {
   it("quotes what a shell would change", () => {
@@ -69,5 +69,26 @@ describe("actionOf", () => {
 
   it("ignores a member that is no name", () => {
     expect(actionOf("gpuaas workload remove-member train <b>")).toEqual({ kind: "remove_member" });
+  });
+});
+
+describe("pageOf", () => {
+  it("finds the page of what a line shows", () => {
+    expect(pageOf("gpuaas node show gpu-1")).toEqual({ path: "/nodes/gpu-1", label: "Open the node" });
+    expect(pageOf("gpuaas operation watch 0198c0de")).toMatchObject({ path: "/operations/0198c0de" });
+    expect(pageOf("gpuaas workload members train")).toMatchObject({ path: "/workloads/train/members" });
+  });
+
+  it("finds none for lines that change something, have flags, or name no thing", () => {
+    for (const line of [
+      "gpuaas node reset gpu-1",
+      "gpuaas workload logs train --member agent-1",
+      "gpuaas node show ../settings",
+      "gpuaas node show",
+      "gpuaas constructor show",
+      "systemctl status gpuaas-agent",
+      null,
+    ])
+      expect(pageOf(line), String(line)).toBeUndefined();
   });
 });

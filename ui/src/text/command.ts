@@ -84,3 +84,30 @@ function option(args: string[], name: string): string | undefined {
 function isName(text: string): boolean {
   return /^[a-z0-9][a-z0-9-]*$/.test(text);
 }
+
+/** A page of the shell that shows what a line of the program shows. */
+export interface ShownPage {
+  path: string;
+  /** What opens it, in the words of a button. */
+  label: string;
+}
+
+/** The lines that show one thing, and its pages. */
+const PAGES: Record<string, { folder: string; tab?: string; label: string }> = {
+  "allocation show": { folder: "allocations", label: "Open the allocation" },
+  "node show": { folder: "nodes", label: "Open the node" },
+  "operation show": { folder: "operations", label: "Open the operation" },
+  "operation watch": { folder: "operations", label: "Open the operation" },
+  "task show": { folder: "tasks", label: "Open the task" },
+  "workload logs": { folder: "workloads", tab: "logs", label: "Open the logs" },
+  "workload members": { folder: "workloads", tab: "members", label: "Open the members" },
+  "workload show": { folder: "workloads", label: "Open the workload" },
+};
+
+/** The page for a line such as `gpuaas node show gpu-1`; `undefined` for lines that have flags, change something, or are no such command. */
+export function pageOf(command: string | null | undefined): ShownPage | undefined {
+  const [program, noun = "", verb = "", name, ...rest] = (command ?? "").trim().split(/\s+/);
+  const page = program === "gpuaas" ? PAGES[`${noun} ${verb}`] : undefined;
+  if (page === undefined || name === undefined || rest.length > 0 || !isName(name)) return undefined;
+  return { path: ["", page.folder, name, page.tab].filter((part) => part !== undefined).join("/"), label: page.label };
+}

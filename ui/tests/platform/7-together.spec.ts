@@ -3,7 +3,7 @@
 
 import type { Locator, Page } from "@playwright/test";
 
-import { clusterNodes, expectPlan, ofMember, run, untilOperation } from "../actions.ts";
+import { clusterNodes, confirm, expectPlan, ofMember, ofNode, present, run, untilOperation } from "../actions.ts";
 import { Newcomer } from "../newcomer.ts";
 import { type Platform, PROJECT, until } from "../platform.ts";
 import { expect, test } from "../signed-in.ts";
@@ -20,8 +20,11 @@ test("what one person starts appears at another, who has no controls and learns 
   await expect(viewer.getByText("3 of 3 members ready")).toBeVisible();
   await expect(viewer.getByText("your role viewer does not include workloads.write")).toBeVisible();
 
-  const page = await open("/workloads/train/members");
-  const dialog = await ofMember(page, "agent-1", "Drain");
+  // The operator of the machine drains the member on it.
+  const page = await open("/nodes");
+  await expect(page.getByRole("row").filter({ hasText: "demo-2" })).toContainText("agent of train");
+  await page.getByRole("link", { name: "demo-2", exact: true }).click();
+  const dialog = await ofNode(page, "Drain agent-1");
   await expectPlan(dialog, platform, {
     consequence: "The work of agent-1 moves to other members, and it accepts no new work until it is uncordoned.",
     command: "gpuaas workload drain-member train agent-1 --project ours",
@@ -37,6 +40,10 @@ test("what one person starts appears at another, who has no controls and learns 
   await expect(viewer.getByRole("button", { name: /Actions|Add member/ })).toHaveCount(0);
   expect(loads, "the viewer's page was not loaded again").toBe(0);
   expect(await clusterNodes(platform)).toEqual(["demo-1", "demo-2!", "demo-4"]);
+
+  await open("/nodes/demo-2");
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await expect(page.getByRole("menuitem", { name: /^Drain agent-1…/ })).toContainText("agent-1 is drained.");
 });
 
 test("a plan runs as it was shown although another person changed what it does not concern", async ({
@@ -76,25 +83,6 @@ test("a plan runs as it was shown although another person changed what it does n
   await expect(shown.locator("dl > div", { hasText: "Timeout seconds" })).toContainText("45");
 });
 
-/** Chooses an action of a node, whose dialog it returns. */
-async function ofNode(page: Page, label: string): Promise<Locator> {
-  await page.getByRole("button", { name: "Actions", exact: true }).click();
-  await page.getByRole("menuitem", { name: label, exact: true }).click();
-  return page.getByRole("dialog");
-}
-
-/** The state that a dialog has read. */
-function present(dialog: Locator): Locator {
-  return dialog.getByText("Now:", { exact: true }).locator("..");
-}
-
-/** Types the name that a dialog asks for, once it shows this state. */
-async function confirm(dialog: Locator, name: string, state: string): Promise<Locator> {
-  await expect(present(dialog)).toContainText(state);
-  await dialog.getByLabel(/ to confirm$/).fill(name);
-  return dialog;
-}
-
 /** What a dialog says about the change that it was refused for. */
 function changes(dialog: Locator): Locator {
   return dialog.getByRole("alert").filter({ hasText: /has changed.* Nothing was done/ });
@@ -102,7 +90,7 @@ function changes(dialog: Locator): Locator {
 
 /** Opens the form for a new enrollment command of a node, and fills it. */
 async function enrollment(page: Page): Promise<Locator> {
-  const dialog = await ofNode(page, "New enrollment command…");
+  const dialog = await ofNode(page, "New enrollment command");
   await expect(present(dialog)).toContainText("Registered");
   await dialog.getByRole("checkbox", { name: /^Force/ }).check();
   await dialog.getByLabel("Reason").fill("INC-4711");
@@ -138,7 +126,7 @@ test("what one person decides about a node is decided again once another person 
   await mine.getByRole("button", { name: "Close" }).last().click();
   await theirs.getByRole("button", { name: "Close" }).last().click();
 
-  const retire = await ofNode(page, "Retire…");
+  const retire = await ofNode(page, "Retire");
   await confirm(retire, "spare", "Registered");
   await issue(await enrollment(other));
   await retire.getByRole("button", { name: "Retire", exact: true }).click();

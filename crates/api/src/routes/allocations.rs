@@ -64,23 +64,7 @@ pub(crate) async fn list_allocations(
         AllocationFilter { project, state: parsed(params.state.as_deref(), "state")?, node: None, page: page.page() };
     let records = reader.allocations(&filter).await?;
     let next_cursor = page.next_cursor(&records, |record| record.id.to_string());
-    let nodes = reader.node_names(records.iter().map(|record| record.node)).await?;
-    let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
-    let ids: Vec<_> = records.iter().map(|record| record.id).collect();
-    let workloads = reader.allocation_workloads(&ids).await?;
-    let is_changing = |record: &&AllocationRecord| record.state.holds_node() && record.state != AllocationState::Active;
-    let changing: Vec<_> = records.iter().filter(is_changing).map(|record| record.node).collect();
-    let links = reader.nodes_of_ids(changing).await?;
-    let shown = records.into_iter().map(|record| match (nodes.get(&record.node), projects.get(&record.project)) {
-        (Some(node), Some(project)) => {
-            let workload = workloads.get(&record.id).map(|(_, name)| name);
-            let waiting = links.get(&record.node).and_then(|node| waiting::of_allocation(&record, node));
-            Ok(convert::allocation(record, node, project, workload, waiting))
-        }
-        (None, _) => Err(StoreError::NotFound { what: "node", id: record.node.to_string() }),
-        (_, None) => Err(StoreError::NotFound { what: "project", id: record.project.to_string() }),
-    });
-    Ok(Json(List::new(shown.collect::<Result<_, _>>()?, next_cursor)))
+    Ok(Json(List::new(all_shown(&mut reader, records).await?, next_cursor)))
 }
 
 declare! {
@@ -164,7 +148,31 @@ pub(super) async fn shown(reader: &mut Reader, record: AllocationRecord) -> Resu
     let projects = reader.project_names([record.project]).await?;
     let unknown = || StoreError::NotFound { what: "project", id: record.project.to_string() };
     let project = projects.get(&record.project).ok_or_else(unknown)?;
-    let workload = reader.allocation_workload(record.id).await?;
+    let user = reader.allocation_user(record.id).await?;
     let waiting = waiting::of_allocation(&record, &node);
-    Ok(convert::allocation(record, &node.name, project, workload.as_ref().map(|(_, name)| name), waiting))
+    Ok(convert::allocation(record, &node.name, project, user.as_ref(), waiting))
+}
+
+/// Converts allocations in their order, with one statement for each kind of related rows.
+pub(super) async fn all_shown(
+    reader: &mut Reader,
+    records: Vec<AllocationRecord>,
+) -> Result<Vec<Allocation>, StoreError> {
+    let nodes = reader.node_names(records.iter().map(|record| record.node)).await?;
+    let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
+    let ids: Vec<_> = records.iter().map(|record| record.id).collect();
+    let users = reader.allocation_users(&ids).await?;
+    let is_changing = |record: &&AllocationRecord| record.state.holds_node() && record.state != AllocationState::Active;
+    let changing: Vec<_> = records.iter().filter(is_changing).map(|record| record.node).collect();
+    let links = reader.nodes_of_ids(changing).await?;
+    let shown = records.into_iter().map(|record| match (nodes.get(&record.node), projects.get(&record.project)) {
+        (Some(node), Some(project)) => {
+            let user = users.get(&record.id);
+            let waiting = links.get(&record.node).and_then(|node| waiting::of_allocation(&record, node));
+            Ok(convert::allocation(record, node, project, user, waiting))
+        }
+        (None, _) => Err(StoreError::NotFound { what: "node", id: record.node.to_string() }),
+        (_, None) => Err(StoreError::NotFound { what: "project", id: record.project.to_string() }),
+    });
+    shown.collect()
 }

@@ -7,7 +7,7 @@ use axum::{
 use gpuaas_api_types::{App, AppOperation, List, PlacementOption};
 use gpuaas_engine::{AppEntry, CommandError, commands::placement};
 use gpuaas_model::Name;
-use gpuaas_store::{Reader, StoreError};
+use gpuaas_store::{AllocationUser, Reader, StoreError};
 
 use crate::{
     auth::Authenticated,
@@ -80,20 +80,20 @@ pub(crate) async fn placement_options(
     let options = placement::options(&state.engine, &caller, project.id, &slug, &page.page()).await?;
     let next_cursor = page.next_cursor(&options, |option| option.allocation.id.to_string());
     let ids: Vec<_> = options.iter().map(|option| option.allocation.id).collect();
-    let workloads = state.engine.store().read().await?.allocation_workloads(&ids).await?;
+    let users = state.engine.store().read().await?.allocation_users(&ids).await?;
     let shown = options.into_iter().map(|of| {
-        let workload = workloads.get(&of.allocation.id).map(|(_, name)| name);
-        option(of, &project.name, workload)
+        let user = users.get(&of.allocation.id);
+        option(of, &project.name, user)
     });
     Ok(Json(List::new(shown.collect(), next_cursor)))
 }
 
-fn option(option: placement::PlacementOption, project: &Name, workload: Option<&Name>) -> PlacementOption {
+fn option(option: placement::PlacementOption, project: &Name, user: Option<&AllocationUser>) -> PlacementOption {
     let waiting = waiting::of_allocation(&option.allocation, &option.node);
     PlacementOption {
         usable: option.reasons.is_empty(),
         reasons: option.reasons.iter().map(problem::reason).collect(),
-        allocation: convert::allocation(option.allocation, &option.node.name, project, workload, waiting),
+        allocation: convert::allocation(option.allocation, &option.node.name, project, user, waiting),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     convert,
     declaration::declare,
     lookup,
-    page::{Params, parsed},
+    page::{Params, is_newest_first, parsed},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -103,11 +103,10 @@ pub(crate) async fn list_audit(
 
 /// Returns the numbers after which or before which a page begins.
 fn position(order: Option<&str>, after: Option<u64>) -> Result<(u64, Option<u64>), ApiProblem> {
-    match order {
-        None | Some("oldest") => Ok((after.unwrap_or(0), None)),
-        Some("newest") => Ok((0, Some(after.unwrap_or(AuditFilter::NEWEST)))),
-        Some(_) => Err(invalid("order", "the order is oldest or newest")),
-    }
+    Ok(match is_newest_first(order)? {
+        false => (after.unwrap_or(0), None),
+        true => (0, Some(after.unwrap_or(AuditFilter::NEWEST))),
+    })
 }
 
 fn time(text: Option<&str>, field: &str) -> Result<Option<Timestamp>, ApiProblem> {

@@ -1,12 +1,16 @@
 //! Nodes.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Json,
     extract::{Path, State},
     http::StatusCode,
     response::Response,
 };
-use gpuaas_api_types::{EnrollNode, Enrollment, FixNode, FixedNode, List, Node, Ping, RegisterNode, RegisteredNode};
+use gpuaas_api_types::{
+    Allocation, EnrollNode, Enrollment, FixNode, FixedNode, List, Node, Ping, RegisterNode, RegisteredNode,
+};
 use gpuaas_engine::{
     Caller, CommandError,
     commands::{
@@ -80,13 +84,27 @@ pub(crate) async fn list_nodes(
     let next_cursor = page.next_cursor(&nodes, |node| node.id.to_string());
     let awaited: Vec<_> = nodes.iter().filter(|node| awaits_enrollment(node)).map(|node| node.id).collect();
     let unused = reader.redeemable_enrollments(awaited, state.engine.ports().clock.now()).await?;
+    let mut held = held(&mut reader, &caller, &nodes).await?;
     let shown = nodes.into_iter().map(|node| {
-        let enrollment = unused.get(&node.id);
-        Ok(node_views::node(VisibleNode::of_platform(&caller, node)?, enrollment))
+        let (id, enrollment) = (node.id.to_string(), unused.get(&node.id));
+        let shown = node_views::node(VisibleNode::of_platform(&caller, node)?, enrollment);
+        Ok(Node { allocation: held.remove(&id), ..shown })
     });
     let shown = List::new(shown.collect::<Result<_, CommandError>>()?, next_cursor);
     let counts = reader.node_counts().await?;
     Ok(Json(shown.with_counts(counts.into_iter().map(|(of, count)| (of.to_string(), count)).collect())))
+}
+
+/// Returns the allocations by which projects that the caller may see hold these nodes, by the node's id.
+async fn held(
+    reader: &mut Reader,
+    caller: &Caller,
+    nodes: &[NodeRecord],
+) -> Result<BTreeMap<String, Allocation>, ApiProblem> {
+    let mut open = reader.open_allocations_of(nodes.iter().map(|node| node.id)).await?;
+    open.retain(|allocation| caller.principal.sees(allocation.project));
+    let shown = allocations::all_shown(reader, open).await?;
+    Ok(shown.into_iter().map(|allocation| (allocation.node.clone(), allocation)).collect())
 }
 
 declare! {

@@ -15,7 +15,7 @@ use crate::{
     convert,
     declaration::declare,
     lookup,
-    page::{PageParams, Params, parsed},
+    page::{PageParams, Params, is_newest_first, parsed},
     problem::ApiProblem,
     state::ApiState,
     waiting,
@@ -32,6 +32,8 @@ pub(crate) struct TaskParams {
     operation: Option<String>,
     /// State of the task.
     state: Option<String>,
+    /// Order of the tasks: `oldest` first, the default, or `newest` first.
+    order: Option<String>,
     /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
@@ -69,6 +71,7 @@ pub(crate) async fn list_tasks(
         node,
         operation,
         state: parsed(params.state.as_deref(), "state")?,
+        newest_first: is_newest_first(params.order.as_deref())?,
         page: page.page(),
     };
     let tasks = reader.tasks(&filter).await?;

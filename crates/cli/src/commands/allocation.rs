@@ -129,6 +129,7 @@ const ALLOCATIONS: Listing<Allocation> = Listing {
         column("NODE", |allocation| allocation.node_name.clone()),
         column("STATE", |allocation| allocation.state.clone()),
         column("WORKLOAD", |allocation| allocation.workload.clone().unwrap_or_default()),
+        column("MEMBER", |allocation| allocation.member.clone().unwrap_or_default()),
         column("DETAIL", |allocation| allocation.detail.clone().unwrap_or_default()),
         column("WAITING FOR", |allocation| waiting_shown::cell(allocation.waiting.as_ref())),
         wide("CREATED", |allocation| allocation.created_at.clone()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use gpuaas_api_types::{EnrollNode, FixNode, Node, Ping, RegisterNode, RegisteredNode};
+use gpuaas_api_types::{Allocation, EnrollNode, FixNode, Node, Ping, RegisterNode, RegisteredNode};
 use gpuaas_client::{Client, ClientError};
 use gpuaas_model::{Connectivity, FixKind, NodeState};
 
@@ -300,6 +300,9 @@ const NODES: Listing<Node> = Listing {
             node.facts.as_ref().and_then(|facts| facts.addresses.first()).cloned().unwrap_or_default()
         }),
         column("REGION", |node| node.region.clone().unwrap_or_default()),
+        column("PROJECT", |node| of_allocation(node, |allocation| Some(&allocation.project_name))),
+        column("WORKLOAD", |node| of_allocation(node, |allocation| allocation.workload.as_ref())),
+        column("MEMBER", |node| of_allocation(node, |allocation| allocation.member.as_ref())),
         column("WAITING FOR", |node| waiting_shown::cell(node.waiting.as_ref())),
         wide("LABELS", |node| {
             let labels = node.labels.iter().map(|(key, value)| format!("{key}={value}"));
@@ -315,6 +318,11 @@ const NODES: Listing<Node> = Listing {
     stream: EventStream::Platform,
     volatile: &[],
 };
+
+/// Returns a field of the allocation by which a project holds the node.
+fn of_allocation(node: &Node, field: fn(&Allocation) -> Option<&String>) -> String {
+    node.allocation.as_ref().and_then(field).cloned().unwrap_or_default()
+}
 
 const PINGS: &[Column<Ping>] = &[
     column("TASK", |ping| ping.task.id.clone()),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_api_types::{Allocation, DataDisk, FixedNode, Gpu, MachineFacts, Node, NodeFacts, PreflightFinding};
+use gpuaas_api_types::{
+    Allocation, DataDisk, FixedNode, Gpu, MachineFacts, Node, NodeFacts, NodeLedger, PreflightFinding,
+};
 
 use super::waiting_shown;
 use crate::duration::format_age;
@@ -35,6 +37,7 @@ pub(super) fn described(node: &Node) -> String {
         let disk = facts.machine.as_ref().and_then(|machine| machine.data_disk.as_ref());
         lines.extend(disk.map(disk_line));
     }
+    lines.extend(node.ledger.iter().map(ledger_line));
     lines.extend(preflight_lines(node));
     let labels = node.labels.iter().map(|(name, value)| format!("{name}={value}"));
     let place: Vec<String> = node.region.iter().map(|region| format!("region {region}")).chain(labels).collect();
@@ -45,8 +48,16 @@ pub(super) fn described(node: &Node) -> String {
 }
 
 fn held_line(of: &Allocation) -> String {
-    let workload = of.workload.as_ref().map_or_else(|| "no workload".to_owned(), |name| format!("workload {name}"));
+    let member = of.member.as_ref().map(|member| format!(", member {member}")).unwrap_or_default();
+    let workload =
+        of.workload.as_ref().map_or_else(|| "no workload".to_owned(), |name| format!("workload {name}{member}"));
     format!("held by     project {} · {workload} · allocation {} ({})", of.project_name, of.id, of.state)
+}
+
+fn ledger_line(of: &NodeLedger) -> String {
+    let id: String = of.id.chars().take(ID_SHOWN).collect();
+    let NodeLedger { written, fence, .. } = of;
+    format!("ledger      {id}… · {written} starts and ends of tasks · highest fence {fence} (when it connected)")
 }
 
 /// Returns what to do with a node that cannot be used, if its state tells.

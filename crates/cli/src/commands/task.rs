@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// List tasks
+    /// List tasks, newest first
     List {
         #[command(flatten)]
         watch: Watch,
@@ -38,7 +38,14 @@ pub(crate) enum Verb {
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::List { watch, node, operation } => {
-            let read = async || Ok(client.list_tasks(node.clone(), operation.clone()).await?.items);
+            let read = async || {
+                let mut tasks = client.list_tasks(node.clone(), operation.clone()).await?.items;
+                // Like operations: a followed list continues with the newest.
+                if !watch.is_set() {
+                    tasks.reverse();
+                }
+                Ok(tasks)
+            };
             TASKS.print(client, target, watch, false, read).await
         }
         Verb::Show { id } => {

@@ -52,6 +52,7 @@ async fn node_with_a_damaged_ledger_gets_no_tasks_until_it_enrolls_again() {
     let damages: [fn(&Path); 2] = [|file| std::fs::remove_file(file).expect("removed"), flip];
     for damage in damages {
         assert_eq!(client.ping_node("gpu-1").await.expect("it serves").task.state, "succeeded");
+        let before = client.get_node("gpu-1").await.expect("a node").ledger.expect("a ledger").id;
         let file = fleet.node_file(1, LEDGER);
         damage(&file);
         let left = std::fs::read(&file).ok();
@@ -60,6 +61,7 @@ async fn node_with_a_damaged_ledger_gets_no_tasks_until_it_enrolls_again() {
         let problem = node.agent_problem.expect("a problem");
         assert_eq!((node.state.as_str(), problem.code.as_str()), ("active", "agent_ledger_damaged"));
         assert!(problem.detail.contains("ledger.jsonl"), "{problem:?}");
+        assert_eq!(node.ledger.expect("the last usable one").id, before);
         assert!(problem.next.contains("gpuaas node enroll gpu-1"), "{problem:?}");
         for refused in [client.ping_node("gpu-1").await.map(drop), client.inspect_node("gpu-1").await.map(drop)] {
             assert_eq!(code(refused.expect_err("it takes no tasks")), "agent_ledger_damaged");
@@ -69,6 +71,11 @@ async fn node_with_a_damaged_ledger_gets_no_tasks_until_it_enrolls_again() {
         fleet.enroll_again(1, &again.enrollment.string);
         let node = until_connected(&client, true).await;
         assert_eq!(node.state, "active");
+        eventually("the node does not report its new ledger", async || {
+            let node = client.get_node("gpu-1").await.expect("a node");
+            node.ledger.is_some_and(|ledger| ledger.id != before)
+        })
+        .await;
     }
     assert_eq!(client.ping_node("gpu-1").await.expect("it serves").task.state, "succeeded");
     assert_eq!(client.get_allocation(&allocation).await.expect("held").state, "active", "allocation lost");

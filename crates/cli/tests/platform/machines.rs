@@ -143,8 +143,11 @@ async fn finding_that_blocks_a_deployment_is_shown_with_its_node_until_the_next_
     assert!(finding.found_at > node.inspected_at, "{finding:?}");
     let held = node.allocation.expect("an allocation");
     assert_eq!((held.project_name.as_str(), held.workload.as_deref()), (PROJECT, Some("train")));
+    assert_eq!((held.member.as_deref(), held.component.as_deref()), (Some("server-1"), Some("server")));
+    let listed = client.list_nodes(None, None).await.expect("nodes").items.remove(0).allocation.expect("the same");
+    assert_eq!((listed.id, listed.workload, listed.member), (held.id, held.workload, held.member));
     let shown = String::from_utf8(platform.gpuaas(&["node", "show", "demo-1"]).stdout).expect("text");
-    for part in ["held by     project research · workload train", "ago by the preflight of workload train"] {
+    for part in ["project research · workload train, member server-1 ·", "ago by the preflight of workload train"] {
         assert!(shown.contains(part), "{shown}");
     }
     drop(listening);

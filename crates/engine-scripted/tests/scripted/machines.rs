@@ -8,7 +8,7 @@ use gpuaas_model::{
 use gpuaas_store::NodeRecord;
 use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
 use gpuaas_wire::{
-    session::{AgentProblem, AgentProblemKind, EnrollRequest, Hello},
+    session::{AgentProblem, AgentProblemKind, EnrollRequest, Hello, LedgerMark},
     task::{Severity, TaskSupport, WriteLatency},
 };
 use serde_json::{Value, json};
@@ -176,9 +176,11 @@ async fn failed_or_unknown_fix_is_refused_without_event() {
 
 async fn connect(engines: &Engines, id: NodeId, number: u128, problem: Option<AgentProblemKind>) {
     let enrolled = EnrolledNode { node: id, epoch: read(engines, id).await.epoch };
+    let written = u64::try_from(number).unwrap();
+    let ledger = problem.is_none().then(|| LedgerMark { id: "ef".repeat(16), written });
     let problem = problem.map(|kind| AgentProblem { kind, detail: "ledger.jsonl is missing".to_owned() });
     let support = vec![TaskSupport { task: TaskType::Inspect.as_str().to_owned(), schemas: vec![1, 2] }];
-    let hello = Hello { problem, ..hello(support) };
+    let hello = Hello { problem, ledger, ..hello(support) };
     node::connected(&engines.engine, enrolled, Uuid::from_u128(number), &hello).await.unwrap();
 }
 
@@ -206,7 +208,8 @@ async fn node_whose_agent_has_lost_its_ledger_is_shown_and_sent_no_task() {
     connect(&engines, id, 8, Some(AgentProblemKind::LedgerMissing)).await;
     assert_eq!(read(&engines, id).await.agent_problem, Some(problem));
     connect(&engines, id, 9, None).await;
-    assert_eq!(read(&engines, id).await.agent_problem, None);
+    let node = read(&engines, id).await;
+    assert_eq!((node.agent_problem, node.ledger.map(|ledger| ledger.written)), (None, Some(9)));
     let events: Vec<Value> = events_of(&engines, EventKind::NodeAgentProblemChanged).await;
     let problems: Vec<_> = events.iter().map(|data| data["problem"].as_str()).collect();
     assert_eq!(problems, [Some("agent_ledger_damaged"), None]);

@@ -79,7 +79,8 @@ pub async fn create(
 /// Refuses to release a node that is not known to be clean. The error names the workload that uses it and why its removal has not ended, or
 /// the member that was given up.
 async fn check_proven(tx: &mut Tx, allocation: &AllocationRecord, node: &NodeRecord) -> Result<(), CommandError> {
-    if let Some((id, workload)) = tx.allocation_workload(allocation.id).await? {
+    if let Some(user) = tx.allocation_user(allocation.id).await? {
+        let (id, workload) = (user.workload, user.workload_name);
         let project = tx.project(allocation.project).await?.name;
         let next = end_of_use(tx, id, &workload, &project).await?;
         let members = tx.members_of(id).await?;

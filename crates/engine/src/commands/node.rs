@@ -6,11 +6,13 @@ use gpuaas_model::{
     AuditAction, Code, Connectivity, CorrelationId, EnrolledNode, EventKind, Line, Name, NodeEvent, NodeId, NodeState,
     Permission, Timestamp,
 };
-use gpuaas_store::{EnrollmentRefusal, NewAudit, NodeKeyRecord, NodeRecord, Reader, SessionRecord, StoreError, Tx};
+use gpuaas_store::{
+    EnrollmentRefusal, NewAudit, NodeKeyRecord, NodeLedger, NodeRecord, Reader, SessionRecord, StoreError, Tx,
+};
 use gpuaas_trust::{NodeIdentity, SecretText, sha256_hex};
 use gpuaas_wire::{
     bounds::one_line,
-    session::{CHANNEL_ENDPOINTS_MAX, EnrollRequest, EnrollResponse, Hello, RenewRequest},
+    session::{CHANNEL_ENDPOINTS_MAX, EnrollRequest, EnrollResponse, Hello, LedgerMark, RenewRequest},
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -64,6 +66,7 @@ pub async fn register(
         clock_skew_seconds: None,
         agent_version: None,
         agent_problem: None,
+        ledger: None,
         machine_id: None,
         left_by_tenant: None,
         machine_changed: None,
@@ -352,6 +355,9 @@ pub async fn connected(
     let now = engine.ports().clock.now();
     node.agent_problem = agent_problem::of_hello(&node, hello, now);
     machine::record_machine(&mut tx, &mut node, bounded(&hello.machine_id), now, None).await?;
+    if let Some(LedgerMark { id, written }) = &hello.ledger {
+        node.ledger = Some(NodeLedger { id: bounded(id), written: *written, fence: hello.fence });
+    }
     node.support.clone_from(&hello.support);
     if let Some(facts) = &mut node.facts {
         facts.addresses.clone_from(&hello.addresses);

@@ -31,10 +31,8 @@ pub(super) async fn check_not_in_use(
     is_forced: bool,
 ) -> Result<Option<AllocationRecord>, CommandError> {
     let Some(held) = tx.open_allocation_of(node.id).await? else { return Ok(None) };
-    let is_left = match tx.allocation_workload(held.id).await? {
-        Some((workload, _)) => {
-            is_decommission_failed(tx, workload).await? || is_removal_failed(tx, held.id, node).await?
-        }
+    let is_left = match tx.allocation_user(held.id).await? {
+        Some(user) => is_decommission_failed(tx, user.workload).await? || is_removal_failed(tx, held.id, node).await?,
         None => findings::removal_unproven(node).is_some(),
     };
     if is_forced && is_left {

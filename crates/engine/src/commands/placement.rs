@@ -65,13 +65,13 @@ async fn candidates(
     allocations: Vec<AllocationRecord>,
 ) -> Result<Vec<(Candidate, AllocationRecord, NodeRecord)>, StoreError> {
     let ids: Vec<_> = allocations.iter().map(|allocation| allocation.id).collect();
-    let users = reader.allocation_workloads(&ids).await?;
+    let users = reader.allocation_users(&ids).await?;
     let nodes = reader.nodes_of_ids(allocations.iter().map(|allocation| allocation.node)).await?;
     let each = allocations.into_iter().map(|allocation| {
         // Several allocations may have the same node, because released ones are included.
         let node = nodes.get(&allocation.node).cloned();
         let node = node.ok_or_else(|| StoreError::NotFound { what: "node", id: allocation.node.to_string() })?;
-        let used_by = users.get(&allocation.id).map(|(_, name)| name.to_string());
+        let used_by = users.get(&allocation.id).map(|user| user.workload_name.to_string());
         Ok((candidate(&allocation, &node, used_by), allocation, node))
     });
     each.collect()

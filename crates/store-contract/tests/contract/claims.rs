@@ -21,6 +21,8 @@ pub(crate) async fn node_has_one_open_allocation_and_is_free_after_its_release(d
     tx.update_allocation(&released).await.unwrap();
     tx.insert_allocation(&second).await.expect("a released node is free");
     tx.commit().await.unwrap();
+    let open = store.read().await.unwrap().open_allocations_of([node.id]).await.unwrap();
+    assert_eq!(open.iter().map(|allocation| allocation.id).collect::<Vec<_>>(), [second.id]);
 }
 
 pub(crate) async fn the_database_itself_refuses_a_second_open_allocation_of_a_node(database: Database) {
@@ -57,8 +59,8 @@ pub(crate) async fn an_allocation_carries_one_member_and_the_refusal_names_the_w
     tx.update_member(&removed, MemberStateName::Pending).await.unwrap();
     tx.insert_members(&[second]).await.expect("a removed member frees its allocation");
     tx.commit().await.unwrap();
-    let user = store.read().await.unwrap().allocation_workload(allocation.id).await.unwrap();
-    assert_eq!(user, Some((serve.id, serve.name)));
+    let user = store.read().await.unwrap().allocation_user(allocation.id).await.unwrap().unwrap();
+    assert_eq!((user.workload, user.workload_name), (serve.id, serve.name));
 }
 
 pub(crate) async fn members_on_external_machines_have_neither_allocation_nor_node(database: Database) {

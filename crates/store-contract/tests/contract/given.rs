@@ -48,6 +48,7 @@ pub(crate) fn node(called: &str) -> NodeRecord {
         clock_skew_seconds: None,
         agent_version: None,
         agent_problem: None,
+        ledger: None,
         machine_id: None,
         support: Vec::new(),
         left_by_tenant: None,

@@ -187,7 +187,14 @@ pub(crate) async fn tasks_are_filtered_and_the_open_ones_found(database: Databas
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.open_tasks(one.id).await.unwrap(), [open.clone()]);
     let of_node = TaskFilter { node: Some(one.id), ..TaskFilter::default() };
-    assert_eq!(reader.tasks(&of_node).await.unwrap(), [done.clone(), open]);
+    assert_eq!(reader.tasks(&of_node).await.unwrap(), [done.clone(), open.clone()]);
+    let newest = TaskFilter { newest_first: true, ..of_node };
+    assert_eq!(reader.tasks(&newest).await.unwrap(), [open.clone(), done.clone()]);
+    for (after, expected) in [(None, vec![open.clone()]), (Some(&open), vec![done.clone()]), (Some(&done), vec![])] {
+        let after = after.map(|task: &TaskRecord| task.id.to_string());
+        let filter = TaskFilter { page: page(after, 1), ..newest.clone() };
+        assert_eq!(reader.tasks(&filter).await.unwrap(), expected);
+    }
     let succeeded = TaskFilter { state: Some(TaskState::Succeeded), ..TaskFilter::default() };
     assert_eq!(reader.tasks(&succeeded).await.unwrap(), [done]);
     let of_project = TaskFilter { project, ..TaskFilter::default() };
@@ -310,12 +317,15 @@ pub(crate) async fn related_rows_of_a_page_take_one_statement_each(database: Dat
     let names = reader.node_names(places.iter().map(|(node, _)| *node)).await.unwrap();
     let nodes = reader.nodes_of_ids(places.iter().map(|(node, _)| *node)).await.unwrap();
     let allocations: Vec<_> = places.iter().map(|(_, allocation)| *allocation).collect();
-    let users = reader.allocation_workloads(&allocations).await.unwrap();
+    let users = reader.allocation_users(&allocations).await.unwrap();
     assert_eq!(store.counts().statements - before, 3);
     assert_eq!(places.len(), members.len());
     for ((node, allocation), workload) in places.iter().zip(&workloads[1..]) {
         assert_eq!((&names[node], &nodes[node].name), (&workload.name, &workload.name));
-        assert_eq!(users[allocation], (workload.id, workload.name.clone()));
+        let user = &users[allocation];
+        assert_eq!((user.workload, &user.workload_name), (workload.id, &workload.name));
+        let member = members.iter().find(|member| member.workload == workload.id).unwrap();
+        assert_eq!((&user.member, &user.component_key), (&member.name(), &member.component_key));
     }
     let backwards: Vec<_> = allocations.iter().rev().copied().collect();
     let found = reader.allocations_of_ids(&backwards).await.unwrap();

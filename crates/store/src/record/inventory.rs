@@ -50,6 +50,9 @@ pub struct NodeRecord {
     /// Why the agent accepts no tasks, as of its newest connection; absent if it accepts them.
     #[serde(default)]
     pub agent_problem: Option<NodeProblem>,
+    /// The ledger of its agent, as of its newest connection with a usable one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<NodeLedger>,
     /// The machine's id.
     pub machine_id: Option<String>,
     /// The task types that the agent supports.
@@ -122,6 +125,17 @@ pub struct ReturnedMachine {
     pub machine_id: Option<String>,
 }
 
+/// What a node's agent says about its ledger when it connects. Nothing proves it: a tenant has root on the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLedger {
+    /// The ledger's id.
+    pub id: String,
+    /// Number of task starts and ends ever written to it.
+    pub written: u64,
+    /// The highest fence in it.
+    pub fence: u64,
+}
+
 /// The reason why a node's agent accepts no tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeProblem {
@@ -146,7 +160,7 @@ impl NodeRecord {
     /// Clears the facts about the machine and its agent, but keeps the machine's id to compare the next machine with
     /// it.
     pub fn clear_machine_facts(&mut self) {
-        self.agent_problem = None;
+        (self.agent_problem, self.ledger) = (None, None);
         (self.facts, self.machine, self.preflight, self.inspected_at) = (None, None, None, None);
     }
 

@@ -13,6 +13,7 @@ fn lists() -> Vec<(Select, &'static str)> {
     let (project, node) = (Some(uuid("01")), Some(uuid("02")));
     let prefix = IdPrefix::parse("0198c0de-0000-7000").unwrap();
     let tasks = TaskFilter::default;
+    let page = Page { after: Some("0198c0de-0000-7000-8000-000000000006".to_owned()), limit: None };
     let operations = OperationFilter::default;
     let allocations = AllocationFilter::default;
     [
@@ -29,6 +30,8 @@ fn lists() -> Vec<(Select, &'static str)> {
         ),
         (crate::task::list(&TaskFilter { project, ..tasks() }), "project_id=? AND id>?"),
         (crate::task::list(&TaskFilter { node, ..tasks() }), "node_id=? AND id>?"),
+        (crate::task::list(&TaskFilter { node, newest_first: true, ..tasks() }), "node_id=?"),
+        (crate::task::list(&TaskFilter { node, newest_first: true, page, ..tasks() }), "node_id=? AND id<?"),
         (crate::task::list(&TaskFilter { operation: Some(uuid("04")), ..tasks() }), "operation_id=? AND id>?"),
         (crate::allocation::list(&AllocationFilter { project, ..allocations() }), "project_id=? AND id>?"),
         (crate::allocation::list(&AllocationFilter { node, ..allocations() }), "node_id=? AND id>?"),

@@ -2,7 +2,7 @@
 
 import type { Node } from "../../api/types";
 import { blocking } from "../nodes/condition";
-import { type FleetRow, selected } from "../nodes/fleet";
+import { ordered, selected } from "../nodes/fleet";
 
 export interface Candidate {
   node: Node;
@@ -13,15 +13,15 @@ export interface Candidate {
 /** So many are listed; the filter finds the others. */
 const LISTED_MAX = 100;
 
-export function candidates(rows: readonly FleetRow[], filter: string): Candidate[] {
-  const all = selected(rows, filter, undefined).map((row) => ({ node: row.node, reason: reasonAgainst(row) }));
+export function candidates(nodes: readonly Node[], filter: string): Candidate[] {
+  const all = selected(ordered(nodes), filter, undefined).map((node) => ({ node, reason: reasonAgainst(node) }));
   const usable = all.filter((candidate) => candidate.reason === undefined);
   const others = all.filter((candidate) => candidate.reason !== undefined);
   return [...usable, ...others].slice(0, LISTED_MAX);
 }
 
-function reasonAgainst({ node, allocation }: FleetRow): string | undefined {
-  if (allocation) return `held by ${allocation.project_name ?? "a project"}`;
+function reasonAgainst(node: Node): string | undefined {
+  if (node.allocation) return `held by ${node.allocation.project_name ?? "a project"}`;
   if (node.state === "needs_reimage") return "needs a reimage";
   if (node.state === "retired") return "retired";
   if (node.connectivity === "never" || node.state === "registered") return "not enrolled";

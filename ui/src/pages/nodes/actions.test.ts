@@ -1,18 +1,10 @@
 import { expect, test } from "vitest";
 
-import type { Allocation, Node } from "../../api/types";
-import { nodeActions } from "./actions";
+import type { Node } from "../../api/types";
+import { advisedAction, nodeActions } from "./actions";
+import { exampleAllocation, exampleNode } from "./node.examples";
 
-const at = "2026-07-01T12:00:00Z";
-const node: Node = {
-  id: "1",
-  name: "gpu-1",
-  labels: {},
-  state: "active",
-  connectivity: "connected",
-  connectivity_since: at,
-  created_at: at,
-};
+const node = exampleNode();
 
 const kinds = (of: Node) => nodeActions(of).map((action) => action.kind);
 const reason = (of: Node, kind: string) => nodeActions(of).find((action) => action.kind === kind)?.reason;
@@ -26,14 +18,17 @@ test("a state decides what is offered", () => {
 
 test("what is not possible says why", () => {
   expect(reason({ ...node, connectivity: "stale" }, "inspect")).toMatch("not connected");
-  const allocation: Allocation = {
-    id: "a",
-    node: "1",
-    node_name: "gpu-1",
-    project: "p",
-    state: "active",
-    created_at: at,
-  };
-  expect(reason({ ...node, allocation }, "retire")).toMatch("release its allocation");
+  expect(reason({ ...node, allocation: exampleAllocation() }, "retire")).toMatch("release its allocation");
   expect(reason(node, "retire")).toBeUndefined();
+});
+
+test("an advised command is the action that it names, if that is possible", () => {
+  const advised = (text: string | null, of = node) => advisedAction(text, of)?.kind;
+  expect(advised("gpuaas node reset gpu-1")).toBe("reset");
+  expect(advised("enroll it again with the command that this prints: gpuaas node enroll gpu-1")).toBe("enroll");
+  expect(advised("gpuaas node reset gpu-2")).toBeUndefined();
+  expect(advised("gpuaas node show gpu-1")).toBeUndefined();
+  expect(advised("gpuaas node reset gpu-1", { ...node, state: "registered" })).toBeUndefined();
+  expect(advised("gpuaas node retire gpu-1", { ...node, allocation: exampleAllocation() })).toBeUndefined();
+  expect(advised(null)).toBeUndefined();
 });

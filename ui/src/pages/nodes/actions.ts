@@ -27,6 +27,13 @@ export function nodeActions(node: Node): OfferedAction[] {
   return offered.filter((one) => one !== undefined);
 }
 
+/** The action on the node that a line such as `gpuaas node reset gpu-1` advises, if it is possible now. The line may end a sentence. */
+export function advisedAction(text: string | null | undefined, node: Node): OfferedAction | undefined {
+  const [, verb, name] = /(?:^|: )gpuaas node ([a-z]+) (\S+)$/.exec(text ?? "") ?? [];
+  if (name !== node.name) return undefined;
+  return nodeActions(node).find((offered) => offered.kind === verb && offered.reason === undefined);
+}
+
 function action(kind: NodeAction, label: string, reason?: string): OfferedAction {
   return { kind, label, danger: false, ...(reason !== undefined && { reason }) };
 }

@@ -2,17 +2,9 @@ import { expect, test } from "vitest";
 
 import type { Node } from "../../api/types";
 import { arrivalOf, hasArrived } from "./arrival";
+import { exampleNode } from "./node.examples";
 
-const at = "2026-07-01T12:00:00Z";
-const registered: Node = {
-  id: "1",
-  name: "gpu-1",
-  labels: {},
-  state: "registered",
-  connectivity: "never",
-  connectivity_since: at,
-  created_at: at,
-};
+const registered = exampleNode({ state: "registered", connectivity: "never" });
 
 const states = (node: Node) => arrivalOf(node).map((step) => step.state);
 

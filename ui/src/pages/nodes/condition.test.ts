@@ -2,19 +2,7 @@ import { expect, test } from "vitest";
 
 import type { Node, PreflightFinding } from "../../api/types";
 import { conditionOf, countByCondition, findingsNote, gpuText } from "./condition";
-
-function node(changes: Partial<Node> = {}): Node {
-  return {
-    id: "1",
-    name: "gpu-1",
-    labels: {},
-    state: "active",
-    connectivity: "connected",
-    connectivity_since: "2026-07-01T12:00:00Z",
-    created_at: "2026-07-01T12:00:00Z",
-    ...changes,
-  };
-}
+import { exampleNode as node } from "./node.examples";
 
 function finding(check: string, severity: PreflightFinding["severity"]): PreflightFinding {
   return { check, severity, detail: "", fix: "" };

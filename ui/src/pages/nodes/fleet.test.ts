@@ -1,54 +1,21 @@
 import { expect, test } from "vitest";
 
-import type { Allocation, Node } from "../../api/types";
-import { rowsOf, selected } from "./fleet";
+import { ordered, selected } from "./fleet";
+import { exampleAllocation, exampleNode } from "./node.examples";
 
-const at = "2026-07-01T12:00:00Z";
-
-function node(id: string, name: string, changes: Partial<Node> = {}): Node {
-  return {
-    id,
-    name,
-    labels: {},
-    state: "active",
-    connectivity: "connected",
-    connectivity_since: at,
-    created_at: at,
-    ...changes,
-  };
-}
-
-function allocation(id: string, of: string, state: Allocation["state"], workload?: string): Allocation {
-  return {
-    id,
-    node: of,
-    node_name: of,
-    project: "p",
-    project_name: "ml",
-    state,
-    created_at: at,
-    ...(workload && { workload }),
-  };
-}
-
-test("nodes are ordered as people count, each with the allocation that holds it now", () => {
-  const rows = rowsOf(
-    [node("b", "gpu-10"), node("a", "gpu-2")],
-    [allocation("1", "a", "released"), allocation("2", "a", "active", "train"), allocation("3", "b", "released")],
-  );
-  expect(rows.map((row) => [row.node.name, row.allocation?.id])).toEqual([
-    ["gpu-2", "2"],
-    ["gpu-10", undefined],
-  ]);
+test("nodes are ordered as people count", () => {
+  const nodes = [exampleNode({ name: "gpu-10" }), exampleNode({ name: "gpu-2" })];
+  expect(ordered(nodes).map((node) => node.name)).toEqual(["gpu-2", "gpu-10"]);
 });
 
-test("a filter finds labels, projects and workloads", () => {
-  const rows = rowsOf(
-    [node("a", "gpu-1", { labels: { rack: "b12" } }), node("b", "gpu-2", { connectivity: "stale" })],
-    [allocation("2", "b", "active", "train")],
-  );
-  const names = (filter: string) => selected(rows, filter, undefined).map((row) => row.node.name);
+test("a filter finds labels, projects, workloads and members", () => {
+  const allocation = exampleAllocation({ workload: "train", member: "agent-2", component: "agent" });
+  const nodes = [
+    exampleNode({ name: "gpu-1", labels: { rack: "b12" } }),
+    exampleNode({ name: "gpu-2", connectivity: "stale", allocation }),
+  ];
+  const names = (filter: string) => selected(nodes, filter, undefined).map((node) => node.name);
   expect(names("rack=B12")).toEqual(["gpu-1"]);
-  expect(names("train")).toEqual(["gpu-2"]);
-  expect(selected(rows, "", "attention").map((row) => row.node.name)).toEqual(["gpu-2"]);
+  for (const filter of ["train", "ml", "agent"]) expect(names(filter), filter).toEqual(["gpu-2"]);
+  expect(selected(nodes, "", "attention").map((node) => node.name)).toEqual(["gpu-2"]);
 });

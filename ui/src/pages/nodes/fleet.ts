@@ -1,13 +1,8 @@
-//! The rows of the fleet: nodes with the allocation that holds each.
+//! The nodes of the fleet: their order, and what a filter finds.
 
 import type { Allocation, Node } from "../../api/types";
 import { compareNames } from "../../text/order";
 import { type Condition, conditionOf, gpuText } from "./condition";
-
-export interface FleetRow {
-  node: Node;
-  allocation: Allocation | undefined;
-}
 
 const ENDED = new Set(["released", "failed"]);
 
@@ -16,25 +11,20 @@ export function hasEnded(allocation: Pick<Allocation, "state">): boolean {
   return ENDED.has(allocation.state);
 }
 
-/** Rows in the order of the nodes' names. */
-export function rowsOf(nodes: readonly Node[], allocations: readonly Allocation[]): FleetRow[] {
-  const holders = new Map<string, Allocation>();
-  for (const allocation of allocations) if (!hasEnded(allocation)) holders.set(allocation.node, allocation);
-  return [...nodes]
-    .sort((a, b) => compareNames(a.name, b.name))
-    .map((node) => ({ node, allocation: holders.get(node.id) }));
+/** The nodes in the order of their names. */
+export function ordered(nodes: readonly Node[]): Node[] {
+  return [...nodes].sort((a, b) => compareNames(a.name, b.name));
 }
 
-export function selected(rows: readonly FleetRow[], filter: string, condition: Condition | undefined): FleetRow[] {
+export function selected(nodes: readonly Node[], filter: string, condition: Condition | undefined): Node[] {
   const wanted = filter.trim().toLowerCase();
-  return rows.filter(
-    (row) =>
-      (condition === undefined || conditionOf(row.node) === condition) &&
-      (wanted === "" || textOf(row).includes(wanted)),
+  return nodes.filter(
+    (node) =>
+      (condition === undefined || conditionOf(node) === condition) && (wanted === "" || textOf(node).includes(wanted)),
   );
 }
 
-function textOf({ node, allocation }: FleetRow): string {
+function textOf(node: Node): string {
   const labels = Object.entries(node.labels).map(([key, value]) => `${key}=${value}`);
   return [
     node.name,
@@ -43,8 +33,9 @@ function textOf({ node, allocation }: FleetRow): string {
     node.connectivity,
     node.agent_version,
     gpuText(node),
-    allocation?.project_name,
-    allocation?.workload,
+    node.allocation?.project_name,
+    node.allocation?.workload,
+    node.allocation?.member,
     ...labels,
   ]
     .join("\n")

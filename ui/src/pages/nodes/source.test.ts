@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
 
-import type { Event, Node } from "../../api/types";
-import { oneNode } from "./source";
+import type { Event } from "../../api/types";
+import { exampleAllocation, exampleNode } from "./node.examples";
+import { fleet, oneNode } from "./source";
 
-const node = { id: "n-1", name: "gpu-1", allocation: { id: "a-1" } } as Node;
+const node = exampleNode({ id: "n-1", allocation: exampleAllocation({ id: "a-1" }) });
 
 function event(subject_kind: string, subject_id: string, data: unknown = {}): Event {
   return { stream: "", sequence: 1, at: "", kind: "task.changed", subject_kind, subject_id, data };
@@ -12,7 +13,7 @@ function event(subject_kind: string, subject_id: string, data: unknown = {}): Ev
 // Without a session nothing is permitted, as for a tenant, whose stream has no events of nodes.
 test("the page of a tenant's node follows what the project's stream says about it", () => {
   const source = oneNode("gpu-1");
-  expect(source.scope).toBe("project");
+  expect(source.scope).toEqual(["project"]);
   for (const [touching, expected] of [
     [event("member", "m-1", { workload: "w-1", health: "degraded" }), true],
     [event("allocation", "a-1"), true],
@@ -22,4 +23,11 @@ test("the page of a tenant's node follows what the project's stream says about i
     [event("step", "s-1", { workload: "w-1" }), false],
   ] as const)
     expect(source.on(touching, node), touching.subject_id).toBe(expected);
+});
+
+test("the list of nodes reads the nodes that events name, and all after an operation", () => {
+  const { on } = fleet();
+  expect(on(event("node", "n-1"), [])).toBe("n-1");
+  expect(on({ ...event("operation", "o-1"), kind: "operation.ended" }, [])).toBe(true);
+  expect(on({ ...event("member", "m-1"), kind: "member.changed" }, [])).toBe(false);
 });

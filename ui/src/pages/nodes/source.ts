@@ -2,16 +2,16 @@
 
 import { api, take, takeAll } from "../../api/client";
 import { session } from "../../api/session.svelte";
-import type { Allocation, Node, Task } from "../../api/types";
+import type { Node, Task } from "../../api/types";
 import type { Scope } from "../../live/hub.svelte";
 import { listSource } from "../../live/list";
 import type { LiveSource } from "../../live/live.svelte";
 import { nodeOf } from "../../live/touches";
 import { hasEnded } from "./fleet";
 
-/** Events of nodes are on the platform's stream, which platform roles alone may read. */
-export function nodeScope(): Scope {
-  return session.may("platform.read") ? "platform" : "project";
+/** Events of nodes are on the platform's stream, which platform roles alone may read; those of members and allocations on their project's. */
+export function nodeScope(): readonly Scope[] {
+  return session.may("platform.read") ? ["platform", "project"] : ["project"];
 }
 
 /** Whether the caller may open the page of a node: a project may read the nodes that it holds. */
@@ -23,39 +23,33 @@ export function readNode(node: string, signal?: AbortSignal): Promise<Node> {
   return take(api.GET("/api/v1/nodes/{node}", { params: { path: { node } }, ...(signal && { signal }) }));
 }
 
+/** All nodes. Of changes of their members, those in the chosen project are followed. */
 export function fleet(): LiveSource<Node[]> {
   return listSource<Node>({
     key: "nodes",
-    scope: "platform",
+    scope: nodeScope(),
     page: (cursor, signal) => take(api.GET("/api/v1/nodes", { params: { query: { cursor } }, signal })),
     one: readNode,
     id: (node) => node.id,
-    on: (event) => (event.subject_kind === "node" ? event.subject_id : false),
+    on: (event) => {
+      if (event.subject_kind === "node") return event.subject_id;
+      // A workload takes or leaves its nodes in operations, which do not name all of them.
+      return CHANGES_ALLOCATIONS.has(event.kind);
+    },
   });
 }
 
-/** The allocations of all projects that the caller may see. Their events are on their projects' streams; every allocation is inspected. */
-export function allAllocations(): LiveSource<Allocation[]> {
-  return listSource<Allocation>({
-    key: "allocations of all projects",
-    scope: nodeScope(),
-    page: (cursor, signal) => take(api.GET("/api/v1/allocations", { params: { query: { cursor } }, signal })),
-    id: (allocation) => allocation.id,
-    on: (event) =>
-      event.kind === "allocation.changed" || event.kind === "node.inspected" || event.kind === "node.state_changed",
-  });
-}
+const CHANGES_ALLOCATIONS = new Set<string>(["allocation.changed", "operation.started", "operation.ended"]);
 
 export function oneNode(name: string): LiveSource<Node> {
-  const scope = nodeScope();
   return {
     key: `node ${name}`,
-    scope,
+    scope: nodeScope(),
     load: (signal) => readNode(name, signal),
     on: (event, node) => {
       if (event.subject_kind === "allocation") return event.subject_id === node?.allocation?.id;
-      // A project's stream has no events of nodes, but those of the members on them, which follow the connection and the unit.
-      if (scope === "project" && event.subject_kind === "member") return true;
+      // Members on the node follow its connection and their unit: a project's stream has no events of nodes.
+      if (event.subject_kind === "member") return true;
       const about = nodeOf(event);
       return about !== undefined && (about === name || about === node?.id);
     },
@@ -77,7 +71,7 @@ export function holds(node: string): LiveSource<boolean> {
   };
 }
 
-/** The tasks of a node that are read at most. The API lists the oldest first, so those of a node with more are its oldest. */
+/** So many of a node's tasks are read, the newest ones. */
 export const TASKS_MAX = 5_000;
 
 /** The tasks of a node, newest first. */
@@ -85,7 +79,7 @@ export function tasksOf(node: Pick<Node, "id" | "name">): LiveSource<Task[]> {
   const one = (id: string, signal: AbortSignal) =>
     take(api.GET("/api/v1/tasks/{id}", { params: { path: { id } }, signal }));
   const page = (cursor: string | undefined, signal: AbortSignal) =>
-    take(api.GET("/api/v1/tasks", { params: { query: { node: node.id, cursor } }, signal }));
+    take(api.GET("/api/v1/tasks", { params: { query: { node: node.id, order: "newest", cursor } }, signal }));
   return {
     key: `tasks of ${node.id}`,
     scope: nodeScope(),

@@ -2,18 +2,10 @@ import { expect, test } from "vitest";
 
 import type { Node } from "../../api/types";
 import { absolute } from "../../text/time";
+import { AT as at, exampleAllocation, exampleNode } from "./node.examples";
 import { nodeFacts } from "./subject";
 
-const at = "2026-07-01T12:00:00Z";
-const node: Node = {
-  id: "1",
-  name: "gpu-1",
-  labels: {},
-  state: "active",
-  connectivity: "connected",
-  connectivity_since: at,
-  created_at: at,
-};
+const node = exampleNode();
 
 function different(changes: Partial<Node>): Record<string, string> {
   const before = nodeFacts(node);
@@ -30,8 +22,7 @@ test("every fact of a node that a person decides by is one, in words", () => {
   expect(different({ inspected_at: at })).toEqual({
     "Its latest inspection": `the one of ${absolute(Date.parse(at))}`,
   });
-  const allocation = { id: "a", node: "1", node_name: "gpu-1", project: "p", project_name: "ml", created_at: at };
-  expect(different({ allocation: { ...allocation, state: "active" } })).toEqual({ "The project that holds it": "ml" });
+  expect(different({ allocation: exampleAllocation() })).toEqual({ "The project that holds it": "ml" });
   const agentProblem = { code: "ledger_damaged", detail: "the ledger\u001b[31m is damaged", next: "", since: at };
   expect(different({ agent_problem: agentProblem })).toEqual({ "The problem of its agent": "the ledger is damaged" });
 });

@@ -1,7 +1,5 @@
 //! What can be done with a workload now: only what the API offers, in the words of a button.
 
-import type { Component } from "svelte";
-
 import type { Fault, Member, Permission, Waiting, Workload, WorkloadDetail } from "../../api/types";
 import { type ActionKind, actionOf, type NextAction } from "../../text/command";
 
@@ -16,8 +14,6 @@ export interface ActionDialogProps {
   /** The operation began: the dialog closes by itself. */
   onstarted: () => void;
 }
-
-export type ActionDialogComponent = Component<ActionDialogProps>;
 
 export const ACTION_LABELS: Record<ActionKind, string> = {
   deploy: "Deploy",

@@ -1,4 +1,6 @@
-use gpuaas_api_types::{AppliedFix, DefaultRoute, FileSystem, MachineChange, NodeProblem, Preflight, WriteLatency};
+use gpuaas_api_types::{
+    AppliedFix, DefaultRoute, FileSystem, MachineChange, NodeLedger, NodeProblem, Preflight, WriteLatency,
+};
 
 use super::*;
 
@@ -57,6 +59,7 @@ fn node() -> Node {
         clock_skew_seconds: Some(0),
         agent_version: Some("0.1.0".to_owned()),
         agent_problem: None,
+        ledger: None,
         machine_id: Some("ab".repeat(16)),
         machine_changed: None,
         facts: Some(NodeFacts {
@@ -78,11 +81,13 @@ fn node() -> Node {
 }
 
 #[test]
-fn node_is_shown_with_machine_disk_and_preflight() {
-    insta::assert_snapshot!(described(&node()), @r"
+fn node_is_shown_with_machine_disk_ledger_and_preflight() {
+    let ledger = Some(NodeLedger { id: "ef".repeat(16), written: 42, fence: 7 });
+    insta::assert_snapshot!(described(&Node { ledger, ..node() }), @r"
     gpu-07   active · connected for 12 s · agent 0.1.0 · Debian 12 · 2×64 cores · 2 TiB · 8×H200
     machine     Linux 6.1.0-18-amd64 x86_64 · Dell Inc. PowerEdge XE9680 · 10.4.0.7 · via 10.4.0.1 dev eth0 (MTU 9000) · clock by chrony · inspected 3 min ago
     disk        /var/lib/rancher/rke2 on /dev/nvme0n1p2 (ext4) · 812 GiB free of 894 GiB · write latency p99 1.2 ms
+    ledger      efefefefefef… · 42 starts and ends of tasks · highest fence 7 (when it connected)
     preflight   ✓ 14 passed   ! 1 warning
       ! RKE2 needs inotify.max_user_instances = 8192 (now 128).  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
     id          0198c0de-7a3b-7c11-9b54-0242ac120002
@@ -116,6 +121,8 @@ fn blocking_finding_is_shown_with_evidence_and_a_changed_machine_is_shown() {
         state: "active".to_owned(),
         detail: None,
         workload: Some("infer".to_owned()),
+        member: Some("agent-2".to_owned()),
+        component: Some("agent".to_owned()),
         waiting: None,
         created_at: seconds_ago(9_000),
     });
@@ -123,7 +130,7 @@ fn blocking_finding_is_shown_with_evidence_and_a_changed_machine_is_shown() {
     changed.labels.insert("rack".to_owned(), "b12".to_owned());
     insta::assert_snapshot!(described(&changed), @r"
     gpu-07   active · unreachable for 12 s · agent 0.1.0
-    held by     project research · workload infer · allocation 0198c0de-7a3b-7c11-9b54-0242ac120004 (active)
+    held by     project research · workload infer, member agent-2 · allocation 0198c0de-7a3b-7c11-9b54-0242ac120004 (active)
     changed     it came back on another machine 3 min ago; earlier machine id cdcdcdcdcdcd…
     preflight   ✓ 14 passed   ✗ 1 blocking   ! 1 warning
       ✗ something listens on port 6443 (tcp) already.  Advice of the agent: see what it is and stop it   (port_taken)
