@@ -30,6 +30,8 @@ export function fleet(): LiveSource<Node[]> {
     page: (cursor, signal) => take(api.GET("/api/v1/nodes", { params: { query: { cursor } }, signal })),
     one: readNode,
     id: (node) => node.id,
+    what: "node",
+    name: (node) => node.name,
     on: (event) => (event.subject_kind === "node" ? event.subject_id : false),
   });
 }
