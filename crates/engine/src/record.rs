@@ -108,6 +108,25 @@ pub(crate) async fn platform_event(
     Ok(())
 }
 
+/// Writes the event of a token, a service account or a session on the platform's stream.
+///
+/// If it belongs to a project, the project's stream gets the event too, without data: everybody in a project may read its events, but names and
+/// roles of credentials are shown only to those who manage them, and a session only to the holder of its token.
+pub(crate) async fn credential_event(
+    tx: &mut Tx,
+    project: Option<ProjectId>,
+    kind: EventKind,
+    (subject_kind, subject_id): (&'static str, String),
+    correlation: CorrelationId,
+    data: Value,
+) -> Result<(), StoreError> {
+    if let Some(project) = project {
+        let events = EventScope { project, correlation };
+        events.event(tx, kind, subject_kind, subject_id.clone(), json!({})).await?;
+    }
+    platform_event(tx, kind, subject_kind, subject_id, Some(correlation), data).await
+}
+
 /// Writes an audit record of an action of the control plane itself.
 pub(crate) async fn audit_own(
     tx: &mut Tx,

@@ -7,9 +7,9 @@ use crate::{ProjectId, state::text_enum};
 /// An ordered event stream. Nodes belong to no project; their events are in the platform's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamName {
-    /// Events of replicas, nodes, enrollment, artifacts and projects.
+    /// Events of replicas, nodes, enrollment, artifacts, projects, credentials and sessions.
     Platform,
-    /// All events of one project.
+    /// All events of one project. Those of its credentials and sessions have no data, and every import of a release is among them.
     Project(ProjectId),
 }
 

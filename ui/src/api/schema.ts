@@ -323,6 +323,7 @@ export interface paths {
         /**
          * Lists events, oldest first.
          * @description A workload's controller gets those of its workload only: pages then have fewer events, and numbers have gaps.
+         *     Events of a project's tokens, service accounts and sessions say that one changed, and name neither holder nor role.
          *
          *     If `after` is absent or 0, the list begins with the oldest event in the database. With `Accept: text/event-stream`, the response is a
          *     stream that continues until the token expires.

@@ -4,6 +4,7 @@ import { ProblemError } from "../api/problem";
 import type { Event, ListPage } from "../api/types";
 import type { LiveSource } from "./live.svelte";
 import { takeAll } from "../api/client";
+import { arrivals, type Arrivals } from "./arrivals.svelte";
 import type { Touch } from "./touches";
 import type { Scope } from "./hub.svelte";
 
@@ -18,23 +19,77 @@ export interface ListSource<T> {
   belongs?(entry: T): boolean;
   scope?: Scope | readonly Scope[];
   max?: number;
+  /** One entry in words, for example `service account`. With it, entries that are added later announce themselves. */
+  what?: string;
+  /** What a person calls an entry; its id by default. */
+  name?(entry: T): string;
+  /** The order of the first reading. What is added later comes last, so that no row moves. Without it, the order is that of the API. */
+  order?(a: T, b: T): number;
+  /** See [`Source`](./reader). */
+  every?: number;
 }
 
 /** The source of a list for [`live`](live). */
-export function listSource<T>(list: ListSource<T>): LiveSource<T[]> {
-  const { one } = list;
+export function listSource<T>(list: ListSource<T>, announce: Pick<Arrivals, "add"> = arrivals): LiveSource<T[]> {
+  const { one, order } = list;
+  const newcomers = new Newcomers(list, announce);
+  let places: ReadonlyMap<string, number> = new Map();
   return {
     key: list.key,
     scope: list.scope,
+    every: list.every,
     on: (event) => list.on(event),
-    load: (signal) => takeAll((cursor) => list.page(cursor, signal), list.max),
+    load: async (signal) => {
+      const read = await takeAll((cursor) => list.page(cursor, signal), list.max);
+      newcomers.meet(read, signal);
+      if (order === undefined) return read;
+      const entries = inPlaces(read, places, { id: (entry) => list.id(entry), order });
+      places = new Map(entries.map((entry, place) => [list.id(entry), place]));
+      return entries;
+    },
     ...(one && {
       patch: async (entries: T[], ids: string[], signal: AbortSignal) => {
         const read = await Promise.all(ids.map((id) => readOne(one, id, signal)));
+        const present = read.filter((entry) => entry !== undefined && (list.belongs?.(entry) ?? true)) as T[];
+        newcomers.meet(present, signal);
         return merge(entries, new Map(ids.map((id, index) => [id, read[index]])), list);
       },
     }),
   };
+}
+
+/** Announces the entries that no earlier reading of a list had. Sources that are no [`listSource`] use it for the list within what they read. */
+export class Newcomers<T> {
+  #known: Set<string> | undefined;
+
+  constructor(
+    private readonly list: Pick<ListSource<T>, "id" | "what" | "name">,
+    private readonly announce: Pick<Arrivals, "add"> = arrivals,
+  ) {}
+
+  /** Takes the entries of a reading. What was read for a page that was left meanwhile is not shown, and not announced. */
+  meet(entries: readonly T[], signal: AbortSignal): void {
+    const { what } = this.list;
+    if (what === undefined || signal.aborted) return;
+    const known = this.#known;
+    const added = known === undefined ? [] : entries.filter((entry) => !known.has(this.list.id(entry)));
+    this.#known = known ?? new Set();
+    for (const entry of known === undefined ? entries : added) this.#known.add(this.list.id(entry));
+    this.announce.add(
+      what,
+      added.map((entry) => ({ id: this.list.id(entry), name: this.list.name?.(entry) ?? this.list.id(entry) })),
+    );
+  }
+}
+
+/** Entries at the places that they had. Those without one follow, in the order of the list. */
+export function inPlaces<T>(
+  entries: readonly T[],
+  places: ReadonlyMap<string, number>,
+  list: { id(entry: T): string; order(a: T, b: T): number },
+): T[] {
+  const placeOf = (entry: T): number => places.get(list.id(entry)) ?? Infinity;
+  return [...entries].sort((a, b) => (placeOf(a) === placeOf(b) ? list.order(a, b) : placeOf(a) - placeOf(b)));
 }
 
 /** An entry, or `undefined` if it is gone. */

@@ -1,12 +1,14 @@
 //! What a page reads from the API, kept current by events.
 
-import { untrack } from "svelte";
+import { tick, untrack } from "svelte";
 import { SvelteSet } from "svelte/reactivity";
 
 import { problemOf } from "../api/problem";
 import type { Event, Problem } from "../api/types";
+import { arrivals } from "./arrivals.svelte";
 import { clock } from "./clock";
 import { type Follower, type Scope, hub } from "./hub.svelte";
+import { pin } from "./pin";
 import { Reader, type Source } from "./reader";
 import type { Touch } from "./touches";
 
@@ -26,6 +28,8 @@ export class Live<T> {
   at = $state<number>();
   #reader: Reader<T> | undefined;
   #key = "";
+  /** The arrivals that are shown, by their count. */
+  #arrivals = arrivals.count;
 
   /** Reads everything again, for example after an action. */
   reload(): void {
@@ -66,6 +70,8 @@ export class Live<T> {
   }
 
   #loaded(value: T): void {
+    if (this.#arrivals !== arrivals.count) void tick().then(pin());
+    this.#arrivals = arrivals.count;
     this.#last = value;
     this.value = value;
     this.problem = undefined;

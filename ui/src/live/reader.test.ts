@@ -170,3 +170,23 @@ it("does not repeat what was refused, until an event touches it", async () => {
   await timing.step(16);
   expect(asked).toBe(2);
 });
+
+it("reads again by the clock what changes without an event, until it is stopped", async () => {
+  const { timing, log, reader } = setUp({ every: 60_000 });
+  reader.start();
+  await timing.step(0);
+  await timing.step(59_000);
+  expect(log).toHaveLength(1);
+  await timing.step(1_000);
+  await timing.step(0);
+  expect(log).toHaveLength(2);
+  // A reading that an event asked for counts, too.
+  await timing.step(40_000);
+  reader.touch(true);
+  await timing.step(16);
+  await timing.step(40_000);
+  expect(log).toHaveLength(3);
+  reader.stop();
+  await timing.step(100_000);
+  expect(log).toHaveLength(3);
+});

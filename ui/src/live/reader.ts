@@ -11,6 +11,8 @@ export interface Source<T> {
   key: string;
   /** Least time between two readings, for what need not be exact to the moment. */
   pause?: number | undefined;
+  /** Reads everything again this long after a reading, for what changes without an event. */
+  every?: number | undefined;
   load(signal: AbortSignal): Promise<T>;
   /** Reads only these entries again. Without it, every touch reads everything. */
   patch?(value: T, ids: string[], signal: AbortSignal): Promise<T>;
@@ -60,7 +62,8 @@ export class Reader<T> {
   #notBefore = -Infinity;
   /** When the next reading is due if all keep the pace. */
   #paced = -Infinity;
-  #cancelRetry: () => void = () => undefined;
+  /** Ends the wait for a reading that no event asks for. */
+  #cancelNext: () => void = () => undefined;
 
   constructor(
     private readonly source: Source<T>,
@@ -75,7 +78,7 @@ export class Reader<T> {
 
   stop(): void {
     this.#abort.abort();
-    this.#cancelRetry();
+    this.#cancelNext();
   }
 
   touch(touch: Touch): void {
@@ -103,7 +106,7 @@ export class Reader<T> {
   async #read(): Promise<void> {
     const { signal } = this.#abort;
     if (this.#isReading || signal.aborted) return;
-    this.#cancelRetry();
+    this.#cancelNext();
     this.#isReading = true;
     this.#startedAt = this.timing.now();
     const ids = this.#touched.take(PATCH_MAX);
@@ -113,11 +116,13 @@ export class Reader<T> {
       if (signal.aborted) return;
       this.#value = { is: value };
       this.sink.loaded(value);
+      const { every } = this.source;
+      if (every !== undefined) this.#cancelNext = this.timing.after(every, () => this.touch(true));
     } catch (thrown) {
       if (signal.aborted) return;
       this.sink.failed(thrown);
       // What is refused stays refused: an event, a reconnected stream or a person asks again.
-      if (!isLasting(thrown)) this.#cancelRetry = this.timing.after(RETRY_MS, () => this.touch(true));
+      if (!isLasting(thrown)) this.#cancelNext = this.timing.after(RETRY_MS, () => this.touch(true));
     } finally {
       this.#isReading = false;
       this.#pause(ids);

@@ -3,7 +3,7 @@
 //! Guarantees: every property of a schema becomes one field. A shape that no control fits becomes a field for JSON text, so that nothing of a
 //! schema is out of reach.
 
-import { sentenceCase, words } from "../text/plain";
+import { oneLine, sentenceCase, words } from "../text/plain";
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
 export interface JsonObject {
@@ -46,8 +46,8 @@ export function fieldsOf(schema: unknown): SchemaField[] {
     return {
       ...control,
       key,
-      label: textOf(record(property), "title") ?? labelOf(key, control.kind === "allocations"),
-      hint: textOf(record(property), "description")?.replaceAll("`", ""),
+      label: shownText(record(property), "title") ?? labelOf(key, control.kind === "allocations"),
+      hint: shownText(record(property), "description")?.replaceAll("`", ""),
       required: required.includes(key),
     };
   });
@@ -92,7 +92,7 @@ function choicesOf(schema: Record<string, unknown>): Choice[] | undefined {
   if (!Array.isArray(oneOf)) return undefined;
   const choices = oneOf.map(record).flatMap((option) => {
     const value = textOf(option, "const");
-    const hint = textOf(option, "description");
+    const hint = shownText(option, "description");
     return value === undefined ? [] : [{ value, label: sentenceCase(words(value)), ...(hint && { hint }) }];
   });
   const others = oneOf.map(record).filter((option) => option["const"] === undefined && option["type"] !== "null");
@@ -124,6 +124,12 @@ function record(value: unknown): Record<string, unknown> {
 function textOf(schema: Record<string, unknown>, name: string): string | undefined {
   const value = schema[name];
   return typeof value === "string" ? value : undefined;
+}
+
+/** A text that a manifest has for people. */
+function shownText(schema: Record<string, unknown>, name: string): string | undefined {
+  const text = textOf(schema, name);
+  return text === undefined ? undefined : oneLine(text);
 }
 
 function numberOf<Name extends string>(schema: Record<string, unknown>, name: Name): Partial<Record<Name, number>> {

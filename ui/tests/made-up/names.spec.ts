@@ -1,4 +1,5 @@
-//! Names and values as long as the API lets them be, of emoji, of right-to-left text and of markup: labels, units, reports, tokens.
+//! Names and values as long as the API lets them be, of emoji, of right-to-left text and of markup: labels, units, reports, tokens, and the
+//! texts of an app's manifest.
 
 import type { Page } from "@playwright/test";
 
@@ -53,12 +54,28 @@ async function expectShown(page: Page, server: MadeUp, path: string, text: strin
       .first(),
     path,
   ).toBeVisible();
+  await expectAsText(page, path);
+}
+
+/** Fails if a text ran as markup, has marks that reorder it, or makes the page wider than the window. */
+async function expectAsText(page: Page, path: string): Promise<void> {
   expect(await page.title(), path).not.toBe("run");
   expect(await page.locator("main img, main script").count(), path).toBe(0);
   expect(await page.locator("main").innerText(), path).not.toContain("\u202e");
   for (const width of [1280, 360]) {
     await page.setViewportSize({ width, height: 800 });
     expect(await overflow(page), `${path}, ${width} px`).toBe(0);
+  }
+}
+
+type Manifest = Record<string, unknown>;
+
+/** Replaces every text that the manifest of an app has for people. */
+function rename(app: Manifest, text: string): void {
+  Object.assign(app, { name: text, summary: text, promises: [text], not_promised: [text] });
+  for (const schema of [app["placement_schema"], app["config_schema"]]) {
+    const { properties = {} } = (schema ?? {}) as { properties?: Record<string, Manifest> };
+    Object.values(properties).forEach((property) => (property["description"] = text));
   }
 }
 
@@ -78,5 +95,36 @@ for (const { what, text } of NAMES) {
     await expectShown(page, server, "/workloads/eval/members?member=agent-1", text);
     await journalOf(page, text);
     await expectShown(page, server, "/workloads/train/logs", text);
+  });
+
+  test(`${what}: the catalog, a deployment and the settings`, async ({ page, serve }) => {
+    const server = await serve();
+    await change(page, /\/api\/v1\/apps(\?|$)/, (list) => {
+      (list["items"] as Manifest[]).forEach((app) => rename(app, text));
+    });
+    await change(page, /\/api\/v1\/apps\/rke2(\?|$)/, (app) => rename(app, text));
+    for (const path of ["/deploy", "/apps", "/apps/rke2", "/apps/rke2/deploy"])
+      await expectShown(page, server, path, text);
+    await expect(page.locator("main form"), "the descriptions of its fields").toContainText(shown(text));
+
+    await change(page, /\/api\/v1\/tokens(\?|$)/, (list) => {
+      (list["items"] as { name: string }[]).forEach((token) => (token.name = text));
+    });
+    await change(page, /\/api\/v1\/session(\?|$)/, (session) => (session["user"] = text));
+    for (const path of ["/settings", "/settings/role"]) await expectShown(page, server, path, text);
+    for (const keys of [/\/api\/v1\/signing-keys(\?|$)/, /\/api\/v1\/authorities(\?|$)/])
+      await change(page, keys, (list) => {
+        (list["items"] as { waiting_for: string }[]).forEach((key) => (key.waiting_for = text));
+      });
+    await change(page, /\/api\/v1\/replicas(\?|$)/, (list) => {
+      (list["items"] as Record<string, unknown>[]).forEach((replica) => Object.assign(replica, { version: text }));
+    });
+    for (const path of ["/settings/keys", "/settings/replicas"]) {
+      await page.setViewportSize({ width: 1280, height: 800 });
+      await page.goto(server.url + path);
+      await settled(page);
+      await expect(page.locator("main"), path).toContainText(shown(text));
+      await expectAsText(page, path);
+    }
   });
 }

@@ -209,3 +209,42 @@ test("a session that is ended in one browser signs out the other", async ({
   await expect(other.getByRole("heading", { level: 1, name: "Sign in" })).toBeVisible();
   await expect(page.getByRole("heading", { level: 1, name: "My sessions" })).toBeVisible();
 });
+
+test("what others make appears at a project's administrator without reload: tokens, service accounts, sessions", async ({
+  page,
+  person,
+  platform,
+  signIn,
+}) => {
+  await signIn("project-admin");
+  await page.goto(`${platform.url}/access?project=${PROJECT}`);
+  const tokens = page.getByRole("table", { name: "Tokens" });
+  await tokens.waitFor();
+  let loads = 0;
+  page.on("load", () => (loads += 1));
+
+  const { token } = (await platform.take("POST", "/api/v1/tokens", {
+    name: "appears",
+    role: "viewer",
+    project: PROJECT,
+  })) as { token: { id: string } };
+  const row = tokens.getByRole("row").filter({ hasText: "appears" });
+  await expect(row).toHaveClass(/arrived/);
+  await expect(page.getByRole("status").filter({ hasText: "New token: appears" })).toBeVisible();
+  await platform.take("DELETE", `/api/v1/tokens/${token.id}`);
+  await expect(row).toHaveCount(0);
+
+  await platform.take("POST", "/api/v1/service-accounts", { name: "appears", role: "viewer", project: PROJECT });
+  const account = page.getByRole("table", { name: "Service accounts" }).getByRole("row").filter({ hasText: "appears" });
+  await expect(account).toBeVisible();
+  await platform.take("DELETE", `/api/v1/service-accounts/appears?project=${PROJECT}`);
+  await expect(account).toHaveCount(0);
+
+  await page.getByRole("button", { name: /^project-admin-/ }).click();
+  await page.getByRole("menuitem", { name: "My sessions" }).click();
+  const sessions = page.getByRole("table", { name: "My sessions" }).getByRole("row");
+  await expect(sessions).toHaveCount(1 + 1);
+  await person("project-admin");
+  await expect(sessions).toHaveCount(1 + 2);
+  expect(loads).toBe(0);
+});

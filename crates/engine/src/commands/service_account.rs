@@ -13,7 +13,7 @@ use super::{
     audit, report,
     token::{PREFIX, check_not_reserved, check_token_limit},
 };
-use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::credential_event};
 
 /// Default lifetime of a token, in seconds.
 const TTL_SECONDS: u64 = 3_600;
@@ -65,8 +65,8 @@ pub async fn create(
     if let Some(workload) = workload {
         data["workload"] = json!(workload);
     }
-    let (kind, correlation) = (EventKind::ServiceAccountCreated, Some(caller.correlation));
-    platform_event(&mut tx, kind, "service_account", id.to_string(), correlation, data.clone()).await?;
+    let (kind, subject) = (EventKind::ServiceAccountCreated, ("service_account", id.to_string()));
+    credential_event(&mut tx, Some(project), kind, subject, caller.correlation, data.clone()).await?;
     let target = format!("service-account/{}", account.name);
     audit(&mut tx, caller, AuditAction::ServiceAccountCreate, target, Some(project), data).await?;
     tx.commit().await?;
@@ -129,8 +129,8 @@ pub async fn delete(
     let withdrawn = tx.delete_service_account(&account, now).await?;
     report::forget(&mut tx, caller, &account).await?;
     let data = json!({ "name": account.name, "tokens": withdrawn.len() });
-    let (kind, correlation) = (EventKind::ServiceAccountDeleted, Some(caller.correlation));
-    platform_event(&mut tx, kind, "service_account", account.id.to_string(), correlation, data.clone()).await?;
+    let (kind, subject) = (EventKind::ServiceAccountDeleted, ("service_account", account.id.to_string()));
+    credential_event(&mut tx, Some(project), kind, subject, caller.correlation, data.clone()).await?;
     let target = format!("service-account/{name}");
     audit(&mut tx, caller, AuditAction::ServiceAccountDelete, target, Some(project), data).await?;
     caller.commit(tx).await?;
@@ -177,8 +177,8 @@ pub async fn create_token(
     check_token_limit(&mut tx, token.project, now).await?;
     tx.insert_token(&token).await?;
     let data = json!({ "name": token.name, "role": token.role });
-    let (id, correlation) = (token.id.to_string(), Some(caller.correlation));
-    platform_event(&mut tx, EventKind::TokenCreated, "token", id, correlation, data.clone()).await?;
+    let (kind, subject) = (EventKind::TokenCreated, ("token", token.id.to_string()));
+    credential_event(&mut tx, token.project, kind, subject, caller.correlation, data.clone()).await?;
     audit(&mut tx, caller, AuditAction::TokenCreate, format!("token/{}", token.id), token.project, data).await?;
     tx.commit().await?;
     Ok((token, secret.text))

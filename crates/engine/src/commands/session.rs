@@ -12,7 +12,7 @@ use gpuaas_store::{BrowserSessionRecord, StoreError, TokenRecord, Tx};
 use serde_json::json;
 
 use super::audit;
-use crate::{caller::Caller, engine::Engine, error::CommandError, keys::Keys, record::platform_event};
+use crate::{caller::Caller, engine::Engine, error::CommandError, keys::Keys, record::credential_event};
 
 /// The permission that a browser's user needs: that to see the contents of projects, which programs for metrics and controllers lack.
 pub const PERMISSION: Permission = Permission::ProjectRead;
@@ -141,9 +141,15 @@ pub(super) async fn end_replaced(tx: &mut Tx, caller: &Caller, sha256: &str) -> 
 
 async fn end(tx: &mut Tx, caller: &Caller, session: &BrowserSessionRecord) -> Result<(), StoreError> {
     tx.delete_browser_session(session).await?;
-    let (id, data) = (session.id.to_string(), json!({ "token": session.token }));
-    let (target, correlation) = (format!("session/{id}"), Some(caller.correlation));
-    platform_event(tx, EventKind::SessionRevoked, "session", id, correlation, data.clone()).await?;
+    // Not the caller's project: a browser that signs in with a token of another project ends the session that it had.
+    let project = match tx.token(session.token).await {
+        Ok(token) => token.project,
+        Err(StoreError::NotFound { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let (subject, data) = (("session", session.id.to_string()), json!({ "token": session.token }));
+    credential_event(tx, project, EventKind::SessionRevoked, subject, caller.correlation, data.clone()).await?;
+    let target = format!("session/{}", session.id);
     audit(tx, caller, AuditAction::SessionRevoke, target, caller.principal.project, data).await
 }
 

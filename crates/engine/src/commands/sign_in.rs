@@ -20,7 +20,13 @@ use super::{
     session::{self, IDLE_MAX, LIFETIME, PERMISSION, PREFIX},
     token,
 };
-use crate::{caller::Caller, engine::Engine, error::CommandError, keys::Keys, record::platform_event};
+use crate::{
+    caller::Caller,
+    engine::Engine,
+    error::CommandError,
+    keys::Keys,
+    record::{credential_event, platform_event},
+};
 
 /// Prefix of the code in a sign-in link.
 const LINK_PREFIX: &str = "gpuaas-link";
@@ -214,9 +220,9 @@ async fn begin(
     };
     tx.insert_browser_session(&session).await?;
     let data = json!({ "token": session.token, "proof": session.proof });
-    let (id, correlation) = (session.id.to_string(), Some(caller.correlation));
-    platform_event(tx, EventKind::SessionCreated, "session", id, correlation, data.clone()).await?;
+    let (project, subject) = (caller.principal.project, ("session", session.id.to_string()));
+    credential_event(tx, project, EventKind::SessionCreated, subject, caller.correlation, data.clone()).await?;
     let target = format!("session/{}", session.id);
-    audit(tx, caller, AuditAction::SessionCreate, target, caller.principal.project, data).await?;
+    audit(tx, caller, AuditAction::SessionCreate, target, project, data).await?;
     Ok(SignedIn { session, principal: caller.principal.clone(), cookie: cookie.text })
 }

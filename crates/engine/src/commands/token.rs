@@ -16,7 +16,7 @@ use crate::{
     error::{CommandError, check_line},
     keys::Keys,
     port::Ports,
-    record::platform_event,
+    record::credential_event,
 };
 
 /// Prefix of every token's text.
@@ -108,8 +108,8 @@ pub(super) fn generate(keys: &Keys, ports: &Ports, new: NewToken) -> (TokenRecor
 pub(super) async fn insert(tx: &mut Tx, caller: &Caller, token: &TokenRecord) -> Result<(), StoreError> {
     tx.insert_token(token).await?;
     let data = json!({ "name": token.name, "role": token.role });
-    let (id, correlation) = (token.id.to_string(), Some(caller.correlation));
-    platform_event(tx, EventKind::TokenCreated, "token", id, correlation, data.clone()).await?;
+    let subject = ("token", token.id.to_string());
+    credential_event(tx, token.project, EventKind::TokenCreated, subject, caller.correlation, data.clone()).await?;
     audit(tx, caller, AuditAction::TokenCreate, format!("token/{}", token.id), token.project, data).await
 }
 
@@ -126,8 +126,8 @@ pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<Tok
         return Ok(token);
     }
     let token = tx.revoke_token(id, engine.ports().clock.now()).await?;
-    let correlation = Some(caller.correlation);
-    platform_event(&mut tx, EventKind::TokenRevoked, "token", id.to_string(), correlation, json!({})).await?;
+    let subject = ("token", id.to_string());
+    credential_event(&mut tx, token.project, EventKind::TokenRevoked, subject, caller.correlation, json!({})).await?;
     audit(&mut tx, caller, AuditAction::TokenRevoke, format!("token/{id}"), token.project, json!({})).await?;
     caller.commit(tx).await?;
     Ok(token)

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import type { Token } from "../../api/types";
 import { ACCOUNT_LIFETIMES, TOKEN_LIFETIMES } from "./lifetimes";
-import { isPlatformRole, tokenState } from "./tokens";
+import { isPlatformRole, matches, tokenState } from "./tokens";
 
 const at = "2026-07-01T12:00:00Z";
 const token: Token = { id: "1", name: "ann", role: "viewer", created_at: at, expires_at: "2026-08-01T12:00:00Z" };
@@ -12,6 +12,12 @@ test("a token is valid until it expires or is revoked", () => {
   expect(tokenState(token, now)).toBe("valid");
   expect(tokenState(token, Date.parse("2026-08-01T12:00:00Z"))).toBe("expired");
   expect(tokenState({ ...token, revoked_at: at }, now)).toBe("revoked");
+});
+
+test("a filter finds every word, in any of the texts", () => {
+  expect(matches("ANN  view", "Ann Onym", null, "viewer")).toBe(true);
+  expect(matches("", undefined)).toBe(true);
+  expect(matches("ann admin", "ann", "viewer")).toBe(false);
 });
 
 test("only roles of the platform need no project", () => {

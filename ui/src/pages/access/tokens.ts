@@ -28,6 +28,15 @@ export const ROLE_NOTES: Record<Role, string> = {
   "app-controller": "Reports on one workload as its controller",
 };
 
+/** True if every word of the filter is in one of the texts. */
+export function matches(filter: string, ...texts: readonly (string | null | undefined)[]): boolean {
+  const text = texts.join("\n").toLowerCase();
+  return filter
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}
+
 export type TokenState = "valid" | "expired" | "revoked";
 
 export function tokenState(token: Token, now: number): TokenState {

@@ -15,6 +15,8 @@ export function allocationsOf(project: string | undefined): LiveSource<Allocatio
     page: (cursor, signal) => take(api.GET("/api/v1/allocations", { params: { query: { project, cursor } }, signal })),
     one: readAllocation,
     id: (allocation) => allocation.id,
+    what: "allocation",
+    name: (allocation) => allocation.node_name,
     // A workload that takes or leaves a node changes its allocation without an event of its own.
     on: (event) => {
       if (event.subject_kind === "allocation") return event.subject_id;

@@ -13,6 +13,11 @@ export interface Release {
   files: Artifact[];
 }
 
+/** Identity of a file: names are unique within a release. */
+export function fileId(file: Pick<Artifact, "app" | "version" | "name">): string {
+  return `${file.app} ${file.version} ${file.name}`;
+}
+
 /** Releases by app, the newest version first. */
 export function releasesOf(artifacts: readonly Artifact[]): Release[] {
   const releases = new Map<string, Release>();

@@ -31,6 +31,8 @@ export function fleet(): LiveSource<Node[]> {
     page: (cursor, signal) => take(api.GET("/api/v1/nodes", { params: { query: { cursor } }, signal })),
     one: readNode,
     id: (node) => node.id,
+    what: "node",
+    name: (node) => node.name,
     on: (event) => {
       if (event.subject_kind === "node") return event.subject_id;
       // A workload takes or leaves its nodes in operations, which do not name all of them.

@@ -5,6 +5,7 @@ import type { Event, Operation, Task } from "../../api/types";
 import { listSource } from "../../live/list";
 import type { LiveSource } from "../../live/live.svelte";
 import { operationOf, workloadOf } from "../../live/touches";
+import { operationTitle } from "./title";
 
 const SHOWN = new Set(["operation", "step"]);
 
@@ -17,6 +18,8 @@ export function operationsOf(project: string | undefined, workload?: string): Li
     one: async (id, signal) =>
       (await take(api.GET("/api/v1/operations/{id}", { params: { path: { id } }, signal }))).operation,
     id: (operation) => operation.id,
+    what: "operation",
+    name: operationTitle,
     belongs: (operation) => workload === undefined || operation.workload === workload,
     on: (event) => {
       if (!SHOWN.has(event.subject_kind)) return false;
@@ -27,7 +30,7 @@ export function operationsOf(project: string | undefined, workload?: string): Li
   });
 }
 
-/** The tasks of an operation, oldest first. */
+/** The tasks of an operation, oldest first. They announce nothing: the steps of the operation say what is done. */
 export function tasksOf(operation: string): LiveSource<Task[]> {
   return listSource<Task>({
     key: `tasks ${operation}`,

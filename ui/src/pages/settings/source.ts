@@ -1,6 +1,6 @@
 //! Projects, keys and replicas, live.
 
-import { api, take, takeAll } from "../../api/client";
+import { api, take } from "../../api/client";
 import { session } from "../../api/session.svelte";
 import type { Authority, Project, Replica, SealingKey, SigningKey } from "../../api/types";
 import { listSource } from "../../live/list";
@@ -12,6 +12,8 @@ export function projectList(): LiveSource<Project[]> {
     scope: session.may("platform.read") ? "platform" : "project",
     page: (cursor, signal) => take(api.GET("/api/v1/projects", { params: { query: { cursor } }, signal })),
     id: (project) => project.id,
+    what: "project",
+    name: (project) => project.name,
     on: (event) => event.subject_kind === "project",
   });
 }
@@ -45,10 +47,13 @@ function newestFirst<T extends { created_at: string }>(keys: readonly T[]): T[] 
 }
 
 export function replicas(): LiveSource<Replica[]> {
-  return {
+  return listSource<Replica>({
     key: "replicas",
     scope: "platform",
-    load: (signal) => takeAll((cursor) => take(api.GET("/api/v1/replicas", { params: { query: { cursor } }, signal }))),
+    page: (cursor, signal) => take(api.GET("/api/v1/replicas", { params: { query: { cursor } }, signal })),
+    id: (replica) => replica.id,
+    what: "replica",
+    name: (replica) => replica.api_url,
     on: (event) => event.kind.startsWith("replica.") || event.kind === "node.connectivity_changed",
-  };
+  });
 }

@@ -1,15 +1,21 @@
 //! One workload with its members, and its latest operation, live.
 
 import { api, take } from "../../api/client";
-import type { Event, OperationDetail, WorkloadDetail } from "../../api/types";
+import type { Event, Member, OperationDetail, WorkloadDetail } from "../../api/types";
+import { Newcomers } from "../../live/list";
 import type { LiveSource } from "../../live/live.svelte";
 import { operationOf, workloadOf } from "../../live/touches";
 
 export function workloadDetail(name: string, project: string | undefined): LiveSource<WorkloadDetail> {
   const params = { path: { workload: name }, query: { project } };
+  const newcomers = new Newcomers<Member>({ what: "member", id: (member) => member.name });
   return {
     key: `workload ${project ?? ""} ${name}`,
-    load: (signal) => take(api.GET("/api/v1/workloads/{workload}", { params, signal })),
+    load: async (signal) => {
+      const detail = await take(api.GET("/api/v1/workloads/{workload}", { params, signal }));
+      newcomers.meet(detail.members, signal);
+      return detail;
+    },
     on: (event: Event, detail) => {
       if (event.subject_kind === "step" || event.subject_kind === "task") return false;
       const workload = workloadOf(event);

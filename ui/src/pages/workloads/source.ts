@@ -16,6 +16,8 @@ export function workloadsOf(project: string | undefined): LiveSource<Workload[]>
     one: async (workload, signal) =>
       (await take(api.GET("/api/v1/workloads/{workload}", { params: { path: { workload } }, signal }))).workload,
     id: (workload) => workload.id,
+    what: "workload",
+    name: (workload) => workload.name,
     on: (event) => (SHOWN.has(event.subject_kind) ? (workloadOf(event) ?? true) : false),
   });
 }

@@ -1,0 +1,65 @@
+import { expect, it } from "vitest";
+
+import { Arrivals, MARKED_MS, PAUSE_MS } from "./arrivals.svelte";
+
+function setUp() {
+  let at = 0;
+  let timers: { at: number; run: () => void }[] = [];
+  const arrivals = new Arrivals({
+    now: () => at,
+    after: (ms, run) => {
+      const timer = { at: at + ms, run };
+      timers.push(timer);
+      return () => (timers = timers.filter((other) => other !== timer));
+    },
+  });
+  const pass = (ms: number): void => {
+    at += ms;
+    const due = timers.filter((timer) => timer.at <= at);
+    timers = timers.filter((timer) => timer.at > at);
+    due.forEach((timer) => timer.run());
+  };
+  return { arrivals, pass };
+}
+
+const entry = (name: string) => ({ id: `id of ${name}`, name });
+
+it("names a single entry at once, in one line, and stops after a while", () => {
+  const { arrivals, pass } = setUp();
+  arrivals.add("token", [entry("ann\n\u202egnp")]);
+  expect(arrivals.said).toEqual([{ text: "New token", name: "ann gnp" }]);
+  expect([...arrivals.marked]).toEqual(["id of ann\n\u202egnp"]);
+  pass(MARKED_MS);
+  expect([arrivals.said, arrivals.marked.size]).toEqual([[], 0]);
+});
+
+it("says one sentence about everything that arrives meanwhile, however much that is", () => {
+  const { arrivals, pass } = setUp();
+  const said: unknown[] = [];
+  for (let second = 0; second < 20; second += 1) {
+    for (let count = 0; count < 50; count += 1) arrivals.add("node", [entry(`gpu-${second}-${count}`)]);
+    if (second === 3) arrivals.add("workload", [entry("train")]);
+    if (arrivals.said !== said.at(-1)) said.push(arrivals.said);
+    pass(1_000);
+  }
+  expect(said.length).toBeLessThanOrEqual(1 + 20_000 / PAUSE_MS);
+  expect(said.slice(0, 2)).toEqual([
+    [{ text: "New node", name: "gpu-0-0" }],
+    [{ text: "249 new nodes" }, { text: "New workload", name: "train" }],
+  ]);
+});
+
+it("marks each row for its own time", () => {
+  const { arrivals, pass } = setUp();
+  arrivals.add("node", [entry("a")]);
+  pass(MARKED_MS / 2);
+  arrivals.add("node", [entry("b")]);
+  pass(MARKED_MS / 2);
+  expect([...arrivals.marked]).toEqual(["id of b"]);
+});
+
+it("an empty addition changes nothing", () => {
+  const { arrivals } = setUp();
+  arrivals.add("node", []);
+  expect([arrivals.count, arrivals.said]).toEqual([0, []]);
+});
