@@ -6,6 +6,7 @@
 //! Deliberately absent: conversions from rows (`api`), and shapes that only nodes or the store use.
 
 mod access;
+mod audit;
 pub mod coverage;
 mod diff;
 pub mod error_pages;
@@ -22,6 +23,7 @@ mod waiting;
 mod workload;
 
 pub use access::{AccessAnswer, AccessGrant, AccessKind, OfferedRole};
+pub use audit::{AuditChain, AuditDefect, AuditHead, AuditSeal, AuditVerification, VerifyAudit};
 pub use diff::{Difference, Drift, NotKnown, WorkloadDiff};
 pub use list::List;
 pub use logs::{LogLine, WorkloadLogLine};

@@ -37,6 +37,8 @@ enumerations! {
     ArchiveKind "Kind of an archive's entries." = all!(ArchiveKind);
     AuditAction "Action, `noun.verb`." = all!(AuditAction);
     AuditResult "Result of an action." = all!(AuditResult);
+    ChainDefect "How the audit differs from its seals." = all!(ChainDefect);
+    ChainResult "Result of a verification of the audit." = all!(ChainResult);
     Connectivity "Connection of an agent." = all!(Connectivity);
     EventKind "Kind of an event." = all!(EventKind);
     Health "Health of a workload or member; `none` if there is nothing to judge." = all!(Health);

@@ -135,7 +135,8 @@ async fn revoked(changes: &mut Receiver<Change>, token: TokenId) {
                 | Change::Operation(_)
                 | Change::Node(_)
                 | Change::Keys
-                | Change::Sealing,
+                | Change::Sealing
+                | Change::Audit,
             ) => {}
             Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending().await,

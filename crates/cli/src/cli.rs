@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// List and follow events
     #[command(subcommand)]
     Event(commands::event::Verb),
-    /// Query audit records
+    /// Query and verify audit records
     #[command(subcommand)]
     Audit(commands::audit::Verb),
     /// Read operations, events and audit records that were archived from the database

@@ -1,6 +1,6 @@
 //! Audit records.
 
-use gpuaas_api_types::{AuditEntry, List};
+use gpuaas_api_types::{AuditChain, AuditEntry, AuditHead, AuditVerification, List, VerifyAudit};
 
 use crate::{error::ClientError, operations::query, transport::Client};
 
@@ -33,6 +33,16 @@ pub struct AuditQuery {
 }
 
 impl Client {
+    /// Returns the state of the audit's chain, without verifying it.
+    pub async fn get_audit_chain(&self) -> Result<AuditChain, ClientError> {
+        self.get("/api/v1/audit/chain").await
+    }
+
+    /// Verifies the audit from its first record, and that its chain contains `expected_head`.
+    pub async fn verify_audit(&self, expected_head: Option<AuditHead>) -> Result<AuditVerification, ClientError> {
+        self.post("/api/v1/audit/verify", &VerifyAudit { expected_head }).await
+    }
+
     /// Lists audit records, oldest first.
     pub async fn list_audit(&self, of: &AuditQuery) -> Result<List<AuditEntry>, ClientError> {
         let AuditQuery { actor, target, action, result, project, workload, correlation, since, until, newest } =

@@ -8,7 +8,7 @@ use std::{
 
 use gpuaas_model::{NodeId, OperationId, ReplicaId};
 use gpuaas_store::Store;
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::{Notify, Semaphore, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -39,6 +39,9 @@ const COMPARISON_LIMITS: QueueLimits =
 /// a node that does not answer.
 const DRIFT_CHECK_LIMITS: QueueLimits =
     QueueLimits { permits: 64, per_project: 16, per_workload: 1, waiting: 4_096, waiting_per_workload: 1 };
+
+/// Limit on concurrent verifications of the audit: each reads the whole audit, and a second one would find the same.
+const AUDIT_VERIFICATIONS_MAX: usize = 1;
 
 /// The dependencies of an [`Engine`].
 pub struct EngineParts {
@@ -96,6 +99,8 @@ pub struct Engine {
     drift_followers: DriftFollowers,
     /// Limits concurrent drift checks.
     drift_checks: Arc<FairQueue>,
+    /// Limits concurrent verifications of the audit.
+    audit_verifications: Semaphore,
     pub(crate) stop: CancellationToken,
 }
 
@@ -115,6 +120,7 @@ impl Engine {
             shown_plans: ShownPlans::default(),
             drift_followers: DriftFollowers::default(),
             drift_checks: FairQueue::new(DRIFT_CHECK_LIMITS),
+            audit_verifications: Semaphore::new(AUDIT_VERIFICATIONS_MAX),
             stop: CancellationToken::new(),
         })
     }
@@ -226,6 +232,11 @@ impl Engine {
     /// Permits for drift checks of workloads.
     pub(crate) fn drift_checks(&self) -> &Arc<FairQueue> {
         &self.drift_checks
+    }
+
+    /// Permits for verifications of the audit.
+    pub(crate) fn audit_verifications(&self) -> &Semaphore {
+        &self.audit_verifications
     }
 
     /// Cancelled when the engine stops.

@@ -9,9 +9,12 @@ use std::{
 };
 
 use gpuaas_model::{Entropy, KeyState, SecretId, Timestamp};
-use gpuaas_store::{Reader, RecordProof, SigningKeyRecord, StoreError, StoredAuthority, StoredSigningKey};
+use gpuaas_store::{
+    AuditSealRecord, Reader, RecordProof, SigningKeyRecord, StoreError, StoredAuthority, StoredSigningKey,
+};
 use gpuaas_trust::{
-    Authority, SealError, SealingKeys, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement, TokenKey,
+    AuditSealStatement, Authority, SealError, SealingKeys, SignError, SigningKeySet, TaskKey, TaskSigner,
+    TaskStatement, TokenKey,
 };
 use tokio::sync::watch;
 use zeroize::Zeroizing;
@@ -294,6 +297,31 @@ impl KeyRing {
             key_id: signer.key_id().to_owned(),
             envelope: envelope.to_json(),
         })
+    }
+
+    /// Signs a seal of the audit with the active key.
+    pub(crate) fn sign_audit_seal(
+        &self,
+        control_plane: &str,
+        draft: AuditSealRecord,
+    ) -> Result<AuditSealRecord, KeysError> {
+        let signer = self.signer.as_ref().ok_or(KeysError::NoneActive)?;
+        let signature = audit_seal_statement(control_plane, &draft).sign(signer);
+        Ok(AuditSealRecord { key_id: signer.key_id().to_owned(), signature, ..draft })
+    }
+}
+
+/// Returns what the signature of a seal of the audit covers.
+pub(crate) fn audit_seal_statement<'a>(control_plane: &'a str, seal: &'a AuditSealRecord) -> AuditSealStatement<'a> {
+    AuditSealStatement {
+        control_plane,
+        number: seal.number,
+        first: seal.first,
+        last: seal.last,
+        records: seal.records,
+        at: seal.at,
+        previous: &seal.previous,
+        digest: &seal.digest,
     }
 }
 

@@ -6,6 +6,8 @@
 //! Deliberately absent: SQL (`store`), connections (`channel`), Kubernetes (an app's effects), HTTP (`api`).
 
 mod access_registry;
+mod audit_chain;
+mod audit_sealer;
 mod authorities;
 mod authority_rotation;
 mod begin;
@@ -54,6 +56,8 @@ pub mod waiting;
 mod workload_status;
 
 pub use access_registry::AccessGuard;
+pub use audit_chain::{ChainBreak, ChainError, ChainHead, Verification};
+pub use audit_sealer::Sealing;
 pub use authorities::{Authorities, open_authority, stored_authority};
 pub use caller::Caller;
 pub use catalog::{AppEntry, Catalog};

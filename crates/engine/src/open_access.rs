@@ -42,7 +42,14 @@ impl Engine {
                 () = self.stopping().cancelled() => return,
                 change = changes.recv() => match change {
                     Ok(Change::Node(node)) => vec![node],
-                    Ok(Change::Event { .. } | Change::Operation(_) | Change::Token(_) | Change::Keys | Change::Sealing) => continue,
+                    Ok(
+                        Change::Event { .. }
+                        | Change::Operation(_)
+                        | Change::Token(_)
+                        | Change::Keys
+                        | Change::Sealing
+                        | Change::Audit,
+                    ) => continue,
                     Ok(Change::Missed) | Err(RecvError::Lagged(_)) => self.open_access().nodes(),
                     Err(RecvError::Closed) => return,
                 },

@@ -106,10 +106,14 @@ pub struct ArchiveFile {
     pub size_bytes: u64,
 }
 
-/// Stores the files of archived history.
+/// Stores and reads the files of archived history.
 #[async_trait]
 pub trait ArchiveFiles: Send + Sync {
     /// Compresses and stores lines. Once it returns they survive a power failure; identical lines are stored once. The error explains why
     /// they could not be stored.
     async fn store(&self, lines: Vec<u8>) -> Result<ArchiveFile, String>;
+
+    /// Returns the lines of the file with this digest. The error explains why they cannot be read, for example because the file is missing
+    /// or does not have the digest.
+    async fn read(&self, sha256: &str) -> Result<Vec<u8>, String>;
 }

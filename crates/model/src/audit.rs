@@ -1,4 +1,4 @@
-//! Names that the audit uses for actors, results and actions.
+//! Names that the audit uses for actors, results and actions, and for the state of its chain.
 
 use crate::state::text_enum;
 
@@ -29,7 +29,32 @@ text_enum! {
 }
 
 text_enum! {
-    /// Every audited action, named `noun.verb`.
+    /// Result of a verification of the audit.
+    ChainResult {
+        /// Every record and every seal is as it was written.
+        Intact = "intact",
+        /// A record or a seal is not as it was written.
+        Broken = "broken",
+    }
+}
+
+text_enum! {
+    /// How the audit differs from its seals.
+    ChainDefect {
+        /// A record or a seal has another content or place.
+        Changed = "changed",
+        /// A record or a seal is missing.
+        Missing = "missing",
+        /// There is a record that was not written when its neighbours were sealed, or above the counter.
+        Added = "added",
+        /// A seal is not signed by a key of this control plane.
+        Signature = "signature",
+    }
+}
+
+text_enum! {
+    /// Every audited action, named `noun.verb`. Seals of the audit cover these names, those of results and those of actor types: one that was
+    /// released is never renamed.
     AuditAction {
         /// A backup copied all rows, the artifacts and, if it is stored with them, the sealing key.
         ServerBackup = "server.backup",
@@ -47,6 +72,8 @@ text_enum! {
         RequestsRefuse = "requests.refuse",
         /// History was written to the artifact store before it is deleted from the database.
         ArchiveCreate = "archive.create",
+        /// The chain of the audit was verified.
+        AuditVerify = "audit.verify",
         /// A project was created.
         ProjectCreate = "project.create",
         /// An empty project was deleted.

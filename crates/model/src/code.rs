@@ -213,6 +213,8 @@ text_enum! {
         SealingKeyMissing = "sealing_key_missing",
         /// The sealing key's file does not contain a sealing key.
         SealingKeyInvalid = "sealing_key_invalid",
+        /// A record or a seal of the audit is not as it was written.
+        AuditChainBroken = "audit_chain_broken",
         /// The store was written by a newer version.
         StoreTooNew = "store_too_new",
         /// A shared store holds sealed secrets, but no sealing key was given.
@@ -292,7 +294,7 @@ impl ExitStatus {
         (Self::Done, "done"),
         (
             Self::Failed,
-            "failed for any other reason; an awaited operation ended without success; workload diff found a difference",
+            "failed for any other reason; an awaited operation ended without success; workload diff found a difference; audit verify found a defect",
         ),
         (Self::Usage, "invalid arguments, settings or configuration file, also if the control plane finds it"),
         (Self::NotFound, "an object, a context or an error code does not exist"),
@@ -414,6 +416,7 @@ impl Code {
             | Self::StoreMissing
             | Self::StoreDamaged
             | Self::RowUnreadable
+            | Self::AuditChainBroken
             | Self::SealingKeyMissing
             | Self::SealingKeyInvalid
             | Self::MigrationFailed

@@ -49,7 +49,7 @@ text_enum! {
         AccessBreakGlass = "access.break_glass",
         /// Read the audit of the caller's projects.
         AuditRead = "audit.read",
-        /// Read the archived history of all projects.
+        /// Read the archived history of all projects; see and verify the chain of the audit.
         ArchivesRead = "archives.read",
         /// Create and revoke tokens of the caller's own project.
         TokensWrite = "tokens.write",

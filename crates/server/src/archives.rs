@@ -1,13 +1,18 @@
-//! Stores files of archived history, compressed, in the artifact store.
+//! Stores and reads files of archived history, compressed, in the artifact store.
+
+use std::io::Read;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream;
+use futures::{TryStreamExt, stream};
 use gpuaas_artifacts::ArtifactStore;
 use gpuaas_engine::port::{ArchiveFile, ArchiveFiles};
 
 /// zstd's default level: shrinks the lines about fifteen-fold at about 200 MB/s.
 const LEVEL: i32 = 3;
+
+/// Most bytes that an archive expands to: its lines end after 16 MiB and one entry.
+const LINES_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 
 pub(crate) struct Archives(pub(crate) ArtifactStore);
 
@@ -24,11 +29,29 @@ impl ArchiveFiles for Archives {
         let size_bytes = self.0.put_verified("an archive", &sha256, bytes).await.map_err(|error| error.to_string())?;
         Ok(ArchiveFile { sha256, size_bytes })
     }
+
+    async fn read(&self, sha256: &str) -> Result<Vec<u8>, String> {
+        let found = self.0.get(sha256, 0).await.map_err(|error| error.to_string())?;
+        let (_, bytes) = found.ok_or_else(|| "its file is missing".to_owned())?;
+        let compressed = bytes.try_collect::<Vec<_>>().await.map_err(|error| error.to_string())?.concat();
+        if gpuaas_trust::sha256_hex(&compressed) != sha256 {
+            return Err("its file does not have the digest that its record names".to_owned());
+        }
+        let expanding = tokio::task::spawn_blocking(move || {
+            let mut lines = Vec::new();
+            zstd::Decoder::new(compressed.as_slice())?.take(LINES_BYTES_MAX + 1).read_to_end(&mut lines)?;
+            Ok::<_, std::io::Error>(lines)
+        });
+        let lines = expanding.await.map_err(|_| "the process ends".to_owned())?.map_err(|error| error.to_string())?;
+        if lines.len() as u64 > LINES_BYTES_MAX {
+            return Err(format!("its file has more than {LINES_BYTES_MAX} bytes"));
+        }
+        Ok(lines)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::TryStreamExt;
     use gpuaas_artifacts::Writers;
 
     use super::*;
@@ -44,5 +67,14 @@ mod tests {
         assert!(length == first.size_bytes && length < 1_000, "{length}");
         let bytes = bytes.try_collect::<Vec<_>>().await.unwrap().concat();
         assert_eq!(zstd::decode_all(bytes.as_slice()).unwrap(), lines);
+        assert_eq!(archives.read(&first.sha256).await, Ok(lines));
+    }
+
+    #[tokio::test]
+    async fn missing_file_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let archives = Archives(ArtifactStore::open(folder.path(), Writers::One).unwrap());
+        let missing = archives.read(&"0".repeat(64)).await.unwrap_err();
+        assert!(missing.contains("missing"), "{missing}");
     }
 }

@@ -253,7 +253,7 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
         () = async {
-            tokio::join!(engine.keep_alive(), engine.run_key_rotation(), engine.watch_access(), engine.watch_clusters(), engine.report_forged_rows(), engine.run_sealing_rotation(), engine.run_retention());
+            tokio::join!(engine.keep_alive(), engine.run_key_rotation(), engine.watch_access(), engine.watch_clusters(), engine.report_forged_rows(), engine.run_sealing_rotation(), engine.run_retention(), engine.run_audit_sealer());
             std::future::pending().await
         } => {}
         () = engine.run() => {}

@@ -34,6 +34,7 @@ mod contract {
     pub(crate) mod reports;
     pub(crate) mod retention;
     pub(crate) mod sealing;
+    pub(crate) mod seals;
     pub(crate) mod stored_values;
     pub(crate) mod swap;
     pub(crate) mod trail;
@@ -261,6 +262,13 @@ behaviours! {
         writes_use_the_sealing_key_recorded_in_the_store,
         rotation_does_not_verify_forged_rows,
         write_fails_without_the_recorded_sealing_key,
+    }
+    seals {
+        each_seal_continues_the_newest_one,
+        the_database_refuses_to_change_or_remove_an_audit_seal,
+        a_row_that_is_no_audit_record_is_returned_without_one,
+        the_archive_of_an_audit_record_is_found_by_its_number,
+        a_change_with_audit_records_is_hinted_once_and_only_in_its_process,
     }
     swap {
         a_node_read_before_another_change_is_stale,

@@ -166,9 +166,15 @@ impl Reader {
         row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
     }
 
-    async fn last_audit(&mut self) -> Result<u64, StoreError> {
-        let row = self.row("select last_sequence from streams where stream = 'audit'", Vec::new()).await?;
-        row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
+    /// Returns the archive that holds the audit record with this number, if it was archived.
+    pub async fn archive_of_audit(&mut self, sequence: u64) -> Result<Option<ArchiveRecord>, StoreError> {
+        let sql = "select archive_id, last_sequence from archive_ranges where stream = $1 and first_sequence <= $2 \
+                   order by first_sequence desc limit 1";
+        let Some(row) = self.row(sql, vec![text(ArchivedRange::AUDIT), int(sequence)]).await? else { return Ok(None) };
+        if get_count(&row, "last_sequence")? < sequence {
+            return Ok(None);
+        }
+        self.archive(get_parsed(&row, "archive_id")?).await.map(Some)
     }
 
     /// Returns the next archived range whose rows may still exist.

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use crate::{
     error::StoreError,
     event::{Numbered, numbered},
+    hint::Change,
     page::Page,
     query::{Row, Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
     record::{AuditRecord, NewAudit},
@@ -76,6 +77,9 @@ impl Tx {
             text(metadata_to_store(record)?),
         ];
         self.insert_numbered(&AUDIT, text(SEQUENCE), values).await?;
+        if !self.hints.contains(&Change::Audit) {
+            self.hints.push(Change::Audit);
+        }
         Ok(())
     }
 }
@@ -93,6 +97,44 @@ impl Reader {
         let sql = "select * from audit where sequence > $1 order by sequence limit $2";
         let limit = Value::Int(i64::from(limit.min(Page::LIMIT_MAX)));
         self.rows(sql, vec![int(after), limit]).await?.iter().map(audit).collect()
+    }
+
+    /// Returns the audit records with the numbers after `after` up to `last`, oldest first, at most `limit`. A row that
+    /// is no record is returned without one, because a verification must report it.
+    pub async fn chained_records(
+        &mut self,
+        after: u64,
+        last: u64,
+        limit: u32,
+    ) -> Result<Vec<ChainedRecord>, StoreError> {
+        let sql = "select * from audit where sequence > $1 and sequence <= $2 order by sequence limit $3";
+        let limit = Value::Int(i64::from(limit.min(Page::LIMIT_MAX)));
+        let rows = self.rows(sql, vec![int(after), int(last), limit]).await?;
+        rows.iter().map(chained).collect()
+    }
+
+    /// Returns the number of the newest audit record according to the counter; 0 if there never was one.
+    pub async fn last_audit(&mut self) -> Result<u64, StoreError> {
+        let row = self.row("select last_sequence from streams where stream = 'audit'", Vec::new()).await?;
+        row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
+    }
+}
+
+/// An audit record as a link of the chain that seals form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChainedRecord {
+    /// The number of the row.
+    pub sequence: u64,
+    /// The record; `None` if the row cannot be read as one.
+    pub record: Option<AuditRecord>,
+}
+
+fn chained(row: &Row) -> Result<ChainedRecord, StoreError> {
+    let sequence = get_count(row, "sequence")?;
+    match audit(row) {
+        Ok(record) => Ok(ChainedRecord { sequence, record: Some(record) }),
+        Err(StoreError::Corrupt(_)) => Ok(ChainedRecord { sequence, record: None }),
+        Err(error) => Err(error),
     }
 }
 

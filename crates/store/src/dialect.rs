@@ -259,6 +259,8 @@ impl Dialect {
             (Self::Postgres, 12) => Some(include_str!("../migrations/postgres_0012_audit_workloads.sql")),
             (Self::Sqlite, 13) => Some(include_str!("../migrations/sqlite_0013_external_and_left_machines.sql")),
             (Self::Postgres, 13) => Some(include_str!("../migrations/postgres_0013_external_and_left_machines.sql")),
+            (Self::Sqlite, 17) => Some(include_str!("../migrations/sqlite_0017_audit_seals.sql")),
+            (Self::Postgres, 17) => Some(include_str!("../migrations/postgres_0017_audit_seals.sql")),
             (Self::Sqlite | Self::Postgres, _) => None,
         }
     }

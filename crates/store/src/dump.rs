@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Every dumped table, ordered so that each refers only to earlier ones.
-pub(crate) const TABLES: [&str; 26] = [
+pub(crate) const TABLES: [&str; 27] = [
     "settings",
     "authorities",
     "signing_keys",
@@ -51,6 +51,7 @@ pub(crate) const TABLES: [&str; 26] = [
     "archive_ranges",
     "events",
     "audit",
+    "audit_seals",
 ];
 /// Tables that are not dumped: live replicas and sessions, browsers that are signed in, remembered answers, and the schema
 /// version.

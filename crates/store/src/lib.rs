@@ -6,7 +6,8 @@
 //! - Rules across rows (an allocation used once, one mutation per workload, single-use tokens) are unique indexes or
 //!   conditional updates, and their violations are typed errors.
 //! - An event's number has no gaps within its stream, because its counter is raised in the same transaction.
-//! - Events and audit records are append-only; one is deleted only after an archive holds it.
+//! - Events and audit records are append-only; one is deleted only after an archive holds it. Seals of the audit are
+//!   append-only, and each continues the newest one.
 //! - Hints are sent after a commit and never without one.
 //! - A store that lost a change which this process acknowledged accepts no further change from it.
 //!
@@ -18,6 +19,7 @@ mod allocation;
 mod archive;
 mod artifact;
 mod audit;
+mod audit_seal;
 mod authority;
 mod bad_row;
 mod browser_session;
@@ -78,7 +80,7 @@ mod workload_report;
 mod writer;
 
 pub use allocation::{AllocationFilter, AllocationUser};
-pub use audit::AuditFilter;
+pub use audit::{AuditFilter, ChainedRecord};
 pub use authority::StoredAuthority;
 pub use bad_row::BadRow;
 pub use counts::StoreCounts;
@@ -97,11 +99,11 @@ pub use options::StoreOptions;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, ActorToken, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuditRecord,
-    AuthorityRecord, BrowserSessionRecord, ByPlatform, EnrollmentRecord, EventRecord, Found, IdempotencyRecord,
-    LeaseRecord, MachineChange, MemberRecord, NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodeLedger, NodePreflight,
-    NodeProblem, NodeRecord, OperationRecord, ProjectRecord, QuietRevisions, ReplicaRecord, ReturnedMachine,
-    SecretRecord, ServiceAccountRecord, SessionRecord, SignInLinkRecord, SigningKeyRecord, StepRecord, TaskRecord,
-    TokenRecord, WorkloadRecord, WorkloadReportRecord,
+    AuditSealRecord, AuthorityRecord, BrowserSessionRecord, ByPlatform, EnrollmentRecord, EventRecord, Found,
+    IdempotencyRecord, LeaseRecord, MachineChange, MemberRecord, NewAudit, NewEvent, NodeFinding, NodeKeyRecord,
+    NodeLedger, NodePreflight, NodeProblem, NodeRecord, OperationRecord, ProjectRecord, QuietRevisions, ReplicaRecord,
+    ReturnedMachine, SecretRecord, ServiceAccountRecord, SessionRecord, SignInLinkRecord, SigningKeyRecord, StepRecord,
+    TaskRecord, TokenRecord, WorkloadRecord, WorkloadReportRecord,
 };
 pub use record_verifier::{ForgedRow, RecordProof};
 pub use replica::{Eviction, ReplicaLiveness};

@@ -24,6 +24,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (14, include_str!("../migrations/0014_superseded_operations_and_workload_names.sql")),
     (15, include_str!("../migrations/0015_reports_of_controllers.sql")),
     (16, include_str!("../migrations/0016_browser_sessions.sql")),
+    (17, include_str!("../migrations/0017_audit_seals.sql")),
 ];
 
 /// The schema of a new database, which replaces the migrations up to this version: it is created directly, without

@@ -14,7 +14,7 @@ pub use {
     archive::{ArchiveRecord, ArchivedRange},
     browser::{BrowserSessionRecord, SignInLinkRecord},
     credential::{AuthorityRecord, ServiceAccountRecord, SigningKeyRecord, TokenRecord},
-    history::{ActorToken, AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
+    history::{ActorToken, AuditRecord, AuditSealRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{
         AllocationRecord, ArtifactRecord, EnrollmentRecord, Found, MachineChange, NodeFinding, NodeKeyRecord,
         NodeLedger, NodePreflight, NodeProblem, NodeRecord, ProjectRecord, ReturnedMachine,

@@ -98,6 +98,11 @@ impl TaskSigner {
         TaskKey::new(self.key_id.clone(), &self.key.verifying_key(), state)
     }
 
+    /// Signs a payload of another type than tasks. Returns the signature in base64.
+    pub(crate) fn sign_payload(&self, payload_type: &str, payload: &[u8]) -> String {
+        STANDARD.encode(self.key.sign(&pre_authentication(payload_type, payload)).to_bytes())
+    }
+
     /// Signs a task. Fails if the envelope would be longer than [`Envelope::BYTES_MAX`].
     pub fn sign(&self, statement: &TaskStatement) -> Result<Envelope, SignError> {
         let payload = serde_json::to_vec(statement)?;

@@ -33,6 +33,12 @@ impl TaskKey {
     pub(crate) fn new(kid: String, key: &VerifyingKey, state: KeyState) -> Self {
         Self { kid, public: STANDARD.encode(key.as_bytes()), state }
     }
+
+    /// Returns the key; `None` if it is malformed.
+    pub(crate) fn verifying_key(&self) -> Option<VerifyingKey> {
+        let bytes: [u8; 32] = STANDARD.decode(&self.public).ok()?.try_into().ok()?;
+        VerifyingKey::from_bytes(&bytes).ok()
+    }
 }
 
 /// All task-signing keys and trusted authorities, at one version.
@@ -107,9 +113,7 @@ impl SigningKeySet {
 
     /// Returns the key with this id if tasks signed with it are accepted.
     pub fn accepted(&self, kid: &str) -> Option<VerifyingKey> {
-        let key = self.keys.iter().find(|key| key.kid == kid && key.state.is_accepted())?;
-        let bytes: [u8; 32] = STANDARD.decode(&key.public).ok()?.try_into().ok()?;
-        VerifyingKey::from_bytes(&bytes).ok()
+        self.keys.iter().find(|key| key.kid == kid && key.state.is_accepted())?.verifying_key()
     }
 
     /// Parses the certificates of the set's authorities.

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: storage of keys (`store`, `server`) and permissions (`engine`, `api`).
 
+mod audit_seal;
 mod authority;
 mod bundle;
 mod digest;
@@ -25,6 +26,7 @@ mod tls;
 mod token;
 mod trusted;
 
+pub use audit_seal::AuditSealStatement;
 pub use authority::{
     Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, SERVER_CERTIFICATE_LIFE, ServerKey, certificate_pem,
     certificate_request::requested_key_sha256, certificates_of_pem, certified_key_sha256, names_issuer,

@@ -215,6 +215,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit/chain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns the state of the audit's chain.
+         * @description Reads the newest seal only: `POST /api/v1/audit/verify` shows whether the chain is intact.
+         */
+        get: operations["get_audit_chain"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Verifies the audit from its first record, archives included.
+         * @description A broken chain is a result and no error. Each replica verifies once at a time, and refuses further requests with `rate_limited`.
+         */
+        post: operations["verify_audit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/authorities": {
         parameters: {
             query?: never;
@@ -1615,7 +1655,62 @@ export interface components {
          * @description Action, `noun.verb`.
          * @enum {string}
          */
-        AuditAction: "server.backup" | "server.restore" | "server.history_accept" | "server.credentials_end" | "admin.bootstrap" | "admin.recover" | "requests.refuse" | "archive.create" | "project.create" | "project.delete" | "token.create" | "token.revoke" | "session.create" | "session.revoke" | "sign_in_link.create" | "service_account.create" | "service_account.delete" | "keys.rotate" | "key.activate" | "key.supersede" | "key.retire" | "key.revoke" | "sealing_key.take" | "sealing_key.rotate" | "sealing_key.finish" | "authority.rotate" | "authority.force" | "authority.activate" | "authority.supersede" | "authority.retire" | "node.register" | "node.enrollment_create" | "node.enroll" | "node.renew" | "node.ping" | "node.inspect" | "node.fix" | "node.reimage" | "node.reset" | "node.retire" | "node.delete" | "allocation.create" | "allocation.release" | "artifact.import" | "workload.deploy" | "workload.add_member" | "workload.decommission" | "workload.resume" | "workload.report" | "operation.start" | "operation.cancel" | "access.deliver" | "access.revoke" | "logs.read" | "task.dispatch" | "task.complete" | "secret.read";
+        AuditAction: "server.backup" | "server.restore" | "server.history_accept" | "server.credentials_end" | "admin.bootstrap" | "admin.recover" | "requests.refuse" | "archive.create" | "audit.verify" | "project.create" | "project.delete" | "token.create" | "token.revoke" | "session.create" | "session.revoke" | "sign_in_link.create" | "service_account.create" | "service_account.delete" | "keys.rotate" | "key.activate" | "key.supersede" | "key.retire" | "key.revoke" | "sealing_key.take" | "sealing_key.rotate" | "sealing_key.finish" | "authority.rotate" | "authority.force" | "authority.activate" | "authority.supersede" | "authority.retire" | "node.register" | "node.enrollment_create" | "node.enroll" | "node.renew" | "node.ping" | "node.inspect" | "node.fix" | "node.reimage" | "node.reset" | "node.retire" | "node.delete" | "allocation.create" | "allocation.release" | "artifact.import" | "workload.deploy" | "workload.add_member" | "workload.decommission" | "workload.resume" | "workload.report" | "operation.start" | "operation.cancel" | "access.deliver" | "access.revoke" | "logs.read" | "task.dispatch" | "task.complete" | "secret.read";
+        /**
+         * @description The present state of the audit's chain. A verification shows whether the chain is intact.
+         * @example {
+         *       "last_seal": {
+         *         "at": "2026-07-01T12:00:00.000Z",
+         *         "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+         *         "key": "ed25519-9f86d081884c7d65",
+         *         "number": 412
+         *       },
+         *       "records": 38114,
+         *       "sealed_until": 38112,
+         *       "unsealed": 2,
+         *       "unsealed_since": "2026-07-01T13:00:00.000Z"
+         *     }
+         */
+        AuditChain: {
+            last_seal?: components["schemas"]["AuditSeal"] | null;
+            /**
+             * Format: int64
+             * @description Number of audit records that were ever written.
+             */
+            records: number;
+            /**
+             * Format: int64
+             * @description Number of the last record that a seal covers; 0 before the first seal.
+             */
+            sealed_until: number;
+            /**
+             * Format: int64
+             * @description Number of records that no seal covers yet. A record is sealed some seconds after it was written.
+             */
+            unsealed: number;
+            /**
+             * Format: date-time
+             * @description Time of the oldest record that no seal covers yet.
+             */
+            unsealed_since?: string | null;
+        };
+        /** @description The first place at which the audit differs from its seals. */
+        AuditDefect: {
+            /** @description Description of the defect. */
+            detail: string;
+            /** @description `changed`, `missing`, `added` or `signature`. */
+            kind: components["schemas"]["ChainDefect"];
+            /**
+             * Format: int64
+             * @description Number of the record. Absent if the defect is in a seal, or in one of the records that the seal covers.
+             */
+            record?: number | null;
+            /**
+             * Format: int64
+             * @description Number of the seal. Absent if the defect is after the last seal.
+             */
+            seal?: number | null;
+        };
         /**
          * @description An audit record.
          * @example {
@@ -1671,11 +1766,84 @@ export interface components {
             /** @description Id of the workload that the action serves, also if its target is another object, such as the node of a task. */
             workload?: string | null;
         };
+        /** @description A seal, named by its number and its digest. */
+        AuditHead: {
+            /** @description Digest of the seal, 64 hex digits. */
+            digest: string;
+            /**
+             * Format: int64
+             * @description Number of the seal.
+             */
+            seal: number;
+        };
         /**
          * @description Result of an action.
          * @enum {string}
          */
         AuditResult: "accepted" | "succeeded" | "refused" | "failed";
+        /** @description A signed digest of consecutive audit records and of the seal before it. */
+        AuditSeal: {
+            /**
+             * Format: date-time
+             * @description Time at which it was made.
+             */
+            at: string;
+            /** @description SHA-256 of the previous seal's digest and the records, 64 hex digits. */
+            digest: string;
+            /** @description Id of the task-signing key that signed it. */
+            key: string;
+            /**
+             * Format: int64
+             * @description Number of the seal.
+             */
+            number: number;
+        };
+        /**
+         * @description Result of a verification of the audit, from its first record.
+         * @example {
+         *       "archived": 20000,
+         *       "head": {
+         *         "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+         *         "seal": 412
+         *       },
+         *       "records": 38114,
+         *       "result": "intact",
+         *       "sealed_at": "2026-07-01T12:00:00.000Z",
+         *       "seals": 412,
+         *       "unsealed": 2
+         *     }
+         */
+        AuditVerification: {
+            /**
+             * Format: int64
+             * @description How many of the records were read from archives.
+             */
+            archived: number;
+            defect?: components["schemas"]["AuditDefect"] | null;
+            head?: components["schemas"]["AuditHead"] | null;
+            /**
+             * Format: int64
+             * @description Number of records that were read: all, or those before the first defect.
+             */
+            records: number;
+            /** @description `intact` or `broken`. */
+            result: components["schemas"]["ChainResult"];
+            /**
+             * Format: date-time
+             * @description Time of the last intact seal.
+             */
+            sealed_at?: string | null;
+            /**
+             * Format: int64
+             * @description Number of intact seals: all, or those before the first defect.
+             */
+            seals: number;
+            /**
+             * Format: int64
+             * @description How many of the records no seal covers yet.
+             */
+            unsealed: number;
+        };
         /**
          * @description A certificate authority.
          * @example {
@@ -1778,6 +1946,16 @@ export interface components {
             /** @description What the browser calls itself. Absent if it sent no name. */
             user_agent?: string | null;
         };
+        /**
+         * @description How the audit differs from its seals.
+         * @enum {string}
+         */
+        ChainDefect: "changed" | "missing" | "added" | "signature";
+        /**
+         * @description Result of a verification of the audit.
+         * @enum {string}
+         */
+        ChainResult: "intact" | "broken";
         /**
          * @description Time synchronization of a machine.
          * @enum {string}
@@ -4646,6 +4824,18 @@ export interface components {
              */
             role: components["schemas"]["Role"];
         };
+        /**
+         * @description A request to verify the audit.
+         * @example {
+         *       "expected_head": {
+         *         "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+         *         "seal": 412
+         *       }
+         *     }
+         */
+        VerifyAudit: {
+            expected_head?: components["schemas"]["AuditHead"] | null;
+        };
         /** @description What is awaited, from whom, since when, what was last seen of it, and what to do. */
         Waiting: {
             /** @description Command that carries out the next action. */
@@ -6347,6 +6537,80 @@ export interface operations {
             431: components["responses"]["headers_too_large"];
             500: components["responses"]["internal"];
             503: components["responses"]["unavailable"];
+        };
+    };
+    get_audit_chain: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A UUID that identifies this request in logs, events and audit records. Any other value is replaced by a new UUID. */
+                "Correlation-Id"?: components["parameters"]["CorrelationId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "Correlation-Id": components["headers"]["CorrelationId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditChain"];
+                };
+            };
+            400: components["responses"]["headers_invalid.query_invalid"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["cross_site.forbidden.one_time_token_only"];
+            429: components["responses"]["rate_limited"];
+            431: components["responses"]["headers_too_large"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    verify_audit: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A UUID that identifies this request in logs, events and audit records. Any other value is replaced by a new UUID. */
+                "Correlation-Id"?: components["parameters"]["CorrelationId"];
+                /** @description A request that is repeated with the same key within a day gets the stored response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VerifyAudit"];
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "Correlation-Id": components["headers"]["CorrelationId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditVerification"];
+                };
+            };
+            400: components["responses"]["body_invalid.headers_invalid.query_invalid"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["cross_site.csrf_missing.forbidden.one_time_token_only"];
+            408: components["responses"]["body_too_slow"];
+            412: components["responses"]["precondition_failed"];
+            413: components["responses"]["body_too_large"];
+            415: components["responses"]["media_type_unsupported"];
+            422: components["responses"]["field_invalid.idempotency_key_reused"];
+            429: components["responses"]["rate_limited"];
+            431: components["responses"]["headers_too_large"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+            507: components["responses"]["disk_full"];
         };
     };
     list_authorities: {

@@ -5,6 +5,7 @@ import type {
   AllocationState,
   AuditEntry,
   AuthorityState,
+  ChainResult,
   Connectivity,
   Health,
   Lifecycle,
@@ -40,6 +41,7 @@ export interface States {
   allocation: AllocationState;
   audit: AuditEntry["result"];
   authority: AuthorityState;
+  chain: ChainResult;
   connectivity: Connectivity;
   health: Health;
   lifecycle: Lifecycle;
@@ -73,6 +75,10 @@ export const LOOKS: { [Kind in keyof States]: Record<States[Kind], Look> } = {
     active: well("Active"),
     grace: { word: "Grace", tone: "muted", icon: "circle-dot" },
     retired: over("Retired"),
+  },
+  chain: {
+    intact: well("Intact"),
+    broken: broken("Broken"),
   },
   connectivity: {
     never: planned("Never connected"),

@@ -56,6 +56,7 @@ fn requests() -> Examples {
         ("CreateAllocation", json!({ "project": "research", "node": "gpu-1" })),
         ("ImportRelease", json!({ "app": "rke2", "source": "/srv/releases/v1.37.1+rke2r1", "sums_sha256": SHA256 })),
         ("RequestAccess", json!({ "kind": "direct", "role": "cluster-admin", "ttl_seconds": 86_400 })),
+        ("VerifyAudit", json!({ "expected_head": { "seal": 412, "digest": SHA256 } })),
         ("ForceAuthority", json!({ "authority": SHA256, "state": "staged", "reason": "gpu-7 is scrapped" })),
         (
             "EnrollmentRequest",
@@ -251,6 +252,14 @@ fn platform() -> Examples {
         "target": "workload/train", "project": PROJECT, "workload": WORKLOAD, "result": "accepted",
         "correlation_id": ID, "metadata": {},
     });
+    let chain = json!({
+        "records": 38_114, "sealed_until": 38_112, "unsealed": 2, "unsealed_since": LATER,
+        "last_seal": { "number": 412, "at": AT, "digest": SHA256, "key": "ed25519-9f86d081884c7d65" },
+    });
+    let verification = json!({
+        "result": "intact", "records": 38_114, "archived": 20_000, "unsealed": 2, "seals": 412,
+        "head": { "seal": 412, "digest": SHA256 }, "sealed_at": AT,
+    });
     let problem = json!({
         "type": "/docs/errors/forbidden", "title": "Forbidden", "status": 403, "code": "forbidden",
         "detail": "the role viewer does not have the permission workloads.write", "correlation_id": ID,
@@ -272,6 +281,8 @@ fn platform() -> Examples {
         ("Authority", authority),
         ("Event", event),
         ("AuditEntry", audit),
+        ("AuditChain", chain),
+        ("AuditVerification", verification),
         ("Problem", problem),
     ]
 }

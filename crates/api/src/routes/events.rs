@@ -229,7 +229,8 @@ impl EventReader {
                     | Change::Node(_)
                     | Change::Token(_)
                     | Change::Keys
-                    | Change::Sealing,
+                    | Change::Sealing
+                    | Change::Audit,
                 ) => {}
                 Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return Some(()),
                 Err(RecvError::Closed) => return None,

@@ -6,6 +6,7 @@ mod apps;
 mod archives;
 mod artifacts;
 mod audit;
+mod audit_chain;
 mod authorities;
 mod bootstrap;
 mod diff;
@@ -123,6 +124,8 @@ macro_rules! of_every_operation {
             $of!(tasks::get_task),
             $of!(events::list_events),
             $of!(audit::list_audit),
+            $of!(audit_chain::get_audit_chain),
+            $of!(audit_chain::verify_audit),
             $of!(archives::list_archives),
             $of!(archives::get_archive),
             $of!(archives::read_archive),

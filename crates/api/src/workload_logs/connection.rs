@@ -96,7 +96,8 @@ async fn changed(changes: &mut Receiver<Change>, node: Option<NodeId>) {
                 | Change::Operation(_)
                 | Change::Token(_)
                 | Change::Keys
-                | Change::Sealing,
+                | Change::Sealing
+                | Change::Audit,
             ) => {}
             Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending().await,

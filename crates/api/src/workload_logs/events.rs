@@ -187,7 +187,8 @@ impl EventReader {
                     | Change::Node(_)
                     | Change::Token(_)
                     | Change::Keys
-                    | Change::Sealing,
+                    | Change::Sealing
+                    | Change::Audit,
                 ) => {}
                 Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
                 Err(RecvError::Closed) => std::future::pending().await,

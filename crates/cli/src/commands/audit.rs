@@ -1,12 +1,15 @@
 //! Implements `gpuaas audit`.
 
+use std::process::ExitCode;
+
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use gpuaas_api_types::AuditEntry;
+use gpuaas_api_types::{AuditEntry, AuditHead};
 use gpuaas_client::{AuditQuery, Client};
 use gpuaas_model::{AuditAction, AuditResult};
 use jiff::Timestamp;
 
+use super::audit_chain;
 use crate::{
     completion, output,
     table::{Column, column, wide},
@@ -50,22 +53,43 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
         limit: Option<u32>,
     },
+    /// Show up to which record the audit is sealed, and the newest seal; verifies nothing
+    Chain,
+    /// Verify that no audit record was changed, added or removed since it was sealed, from the first record on
+    ///
+    /// Reads the records of all projects, also those in archives. Exits with 1 if the chain is broken. Note the printed head outside of the
+    /// control plane, and give it to a later verification: only this shows that nobody removed the newest records.
+    Verify {
+        /// Head that an earlier verification printed, which the chain must contain
+        #[arg(long, value_name = "N:DIGEST", value_parser = audit_chain::parse_head)]
+        head: Option<AuditHead>,
+    },
 }
 
-pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
-    let Verb::List { actor, target: about, action, result, workload, correlation, since, until, limit } = verb;
-    let query = AuditQuery {
-        actor,
-        target: about,
-        action,
-        result,
-        project: target.project.clone(),
-        workload,
-        correlation,
-        since: since.map(|since| since.to_string()),
-        until: until.map(|until| until.to_string()),
-        newest: limit.map(|limit| limit as usize),
-    };
+pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::List { actor, target: about, action, result, workload, correlation, since, until, limit } => {
+            let query = AuditQuery {
+                actor,
+                target: about,
+                action,
+                result,
+                project: target.project.clone(),
+                workload,
+                correlation,
+                since: since.map(|since| since.to_string()),
+                until: until.map(|until| until.to_string()),
+                newest: limit.map(|limit| limit as usize),
+            };
+            list(client, target, query).await?;
+        }
+        Verb::Chain => audit_chain::show(client, target).await?,
+        Verb::Verify { head } => return audit_chain::verify(client, target, head).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(client: &Client, target: &Target, query: AuditQuery) -> anyhow::Result<()> {
     let records = client.list_audit(&query).await?.items;
     output::list(target.output, &records, AUDIT, |record| record.sequence.to_string())?;
     if records.is_empty()

@@ -5,6 +5,7 @@ pub(crate) mod app;
 pub(crate) mod archive;
 pub(crate) mod artifact;
 pub(crate) mod audit;
+mod audit_chain;
 pub(crate) mod bootstrap;
 pub(crate) mod confirm;
 pub(crate) mod context;
@@ -88,7 +89,7 @@ async fn dispatch(target: &mut Target, command: Command, settings: &[Setting]) -
         Command::Task(verb) => task::run(&connect(target)?, target, verb).await?,
         Command::Event(verb) => event::run(&connect(target)?, target, verb).await?,
         Command::Archive(verb) => archive::run(&connect(target)?, target, verb).await?,
-        Command::Audit(verb) => audit::run(&connect(target)?, target, verb).await?,
+        Command::Audit(verb) => return audit::run(&connect(target)?, target, verb).await,
         Command::Whoami => whoami::run(&connect(target)?, target).await?,
         Command::Context(verb) => context::run(target, verb).await?,
         Command::Version => whoami::version(target).await?,

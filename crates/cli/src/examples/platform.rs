@@ -26,7 +26,13 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
             ("Print each event as one line of JSON", "gpuaas event watch -o json"),
         ],
     ),
-    ("audit", &[("List the audit records of the last hour", "gpuaas audit list --since 1h")]),
+    (
+        "audit",
+        &[
+            ("List the audit records of the last hour", "gpuaas audit list --since 1h"),
+            ("Verify the whole audit", "gpuaas audit verify"),
+        ],
+    ),
     (
         "audit list",
         &[
@@ -41,6 +47,24 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
             ),
             ("List the tokens created within a day", "gpuaas audit list --action token.create --since 24h -o json"),
             ("List what was refused within a day, and to whom", "gpuaas audit list --result refused --since 24h"),
+        ],
+    ),
+    (
+        "audit chain",
+        &[
+            ("Show up to which record the audit is sealed", "gpuaas audit chain"),
+            ("Show the newest seal as JSON", "gpuaas audit chain -o json"),
+        ],
+    ),
+    (
+        "audit verify",
+        &[
+            ("Verify the whole audit", "gpuaas audit verify"),
+            ("Print only the head, to note it elsewhere", "gpuaas audit verify -o name"),
+            (
+                "Verify that the audit still contains a head that was noted earlier",
+                "gpuaas audit verify --head 412:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            ),
         ],
     ),
     (

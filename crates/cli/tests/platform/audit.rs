@@ -1,10 +1,14 @@
-//! Filters of the audit, and the roles that read it.
+//! Filters of the audit, its chain, and the roles that read it.
 
-use gpuaas_api_types::{AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken};
+use gpuaas_api_types::{AuditEntry, AuditHead, CreateProject, CreateServiceAccount, CreateServiceAccountToken};
 use gpuaas_client::{AuditQuery, Client, ClientError};
 use serde_json::Value;
 
-use crate::world::{Platform, token_request};
+use crate::{
+    fleet::Fleet,
+    forged_rows::execute_sql,
+    world::{Platform, eventually, token_request},
+};
 
 async fn token(platform: &Platform, name: &str, role: &str, project: Option<&str>) -> Client {
     let ask = token_request(name, role, project);
@@ -113,4 +117,63 @@ async fn auditors_read_the_audit_of_their_scope_and_change_nothing() {
     of_platform.list_nodes(None, None).await.expect("names");
     of_platform.list_archives(None).await.expect("older records");
     assert_eq!(ours.list_archives(None).await.expect_err("they are of all projects").exit() as u8, 6);
+}
+
+/// Waits until every audit record is sealed. Returns the newest seal.
+pub(crate) async fn sealed_head(client: &Client) -> AuditHead {
+    eventually("the audit is not sealed", async || {
+        let chain = client.get_audit_chain().await.expect("shown");
+        chain.unsealed == 0 && chain.last_seal.is_some()
+    })
+    .await;
+    let seal = client.get_audit_chain().await.expect("shown").last_seal.expect("a seal");
+    AuditHead { seal: seal.number, digest: seal.digest }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_is_sealed_and_verified_by_the_command_line() {
+    let platform = Platform::start(0);
+    let root = platform.client();
+    root.create_project(&CreateProject { name: "ours".into() }).await.expect("made");
+    let head = sealed_head(&root).await;
+    let head = format!("{}:{}", head.seal, head.digest);
+    let shown = platform.gpuaas(&["audit", "chain"]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains(&head), "{shown:?}");
+
+    let verified = platform.gpuaas(&["audit", "verify", "--head", &head]);
+    let line = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(verified.status.success() && line.contains("chain intact") && line.contains(&head), "{verified:?}");
+    let named = platform.gpuaas(&["audit", "verify", "-o", "name"]);
+    assert!(String::from_utf8_lossy(&named.stdout).contains(':'), "{named:?}");
+    assert_eq!(platform.json(&["audit", "verify"])["result"], "intact");
+    let filter = AuditQuery { action: Some("audit.verify".into()), ..AuditQuery::default() };
+    let records = root.list_audit(&filter).await.expect("records").items;
+    assert_eq!(records.len(), 3);
+    assert_eq!(records[0].metadata["expected"], head.as_str());
+
+    let unknown = format!("1:{}", "0".repeat(64));
+    let broken = platform.gpuaas(&["audit", "verify", "--head", &unknown]);
+    assert_eq!(broken.status.code(), Some(1), "{broken:?}");
+    assert!(String::from_utf8_lossy(&broken.stdout).contains("chain broken at seal 1: changed"), "{broken:?}");
+    assert!(String::from_utf8_lossy(&broken.stderr).contains("gpuaas explain audit_chain_broken"), "{broken:?}");
+    assert_eq!(platform.gpuaas(&["audit", "verify", "--head", "1"]).status.code(), Some(2));
+
+    let ours = token(&platform, "ann", "auditor", Some("ours")).await;
+    assert_eq!(ours.verify_audit(None).await.expect_err("it is of all projects").exit() as u8, 6);
+    let of_platform = token(&platform, "eve", "platform-auditor", None).await;
+    assert_eq!(of_platform.verify_audit(None).await.expect("verified").result, "intact");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_record_changed_by_the_owner_of_the_tables_is_found() {
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    client.create_project(&CreateProject { name: "ours".into() }).await.expect("made");
+    let head = sealed_head(&client).await;
+    let sql = "drop trigger audit_is_not_updated; update audit set actor = 'eve' where action = 'project.create'";
+    execute_sql(&fleet, sql).await;
+    let verified = client.verify_audit(Some(head)).await.expect("a result");
+    let defect = verified.defect.expect("a defect");
+    assert_eq!((verified.result.as_str(), defect.kind.as_str()), ("broken", "changed"), "{}", defect.detail);
+    assert!(defect.seal.is_some(), "{}", defect.detail);
 }

@@ -8,6 +8,7 @@ use gpuaas_model::Code;
 use gpuaas_postgres_server::Server;
 
 use crate::{
+    audit::sealed_head,
     fleet::Fleet,
     forged_rows::execute_sql,
     hostile_nodes::Node,
@@ -154,6 +155,7 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let (file, path) = (fleet.path("backup.tar"), fleet.path("backup.tar").to_string_lossy().into_owned());
     let mode = |path: &Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
     assert_eq!(mode(&fleet.data_dir().join("gpuaas.db")), 0o600);
+    let head = sealed_head(&client).await;
     // A file of the user, which the backup must not take for its own.
     std::fs::write(fleet.path("backup.draft"), "kept").expect("written");
     let backup = fleet.server_verb(&["backup", &path]);
@@ -195,6 +197,8 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
     fleet.exchange_one_time_admin().await;
     let client = fleet.client();
+    let verified = client.verify_audit(Some(head)).await.expect("verified");
+    assert_eq!(verified.result, "intact", "seals of the revoked key stay valid: {verified:?}");
     let node = client.get_node("gpu-1").await.expect("shown");
     assert_eq!(
         (node.state.as_str(), node.connectivity.as_str()),

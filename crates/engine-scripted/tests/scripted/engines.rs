@@ -94,6 +94,11 @@ impl ArchiveFiles for Files {
         }
         Ok(ArchiveFile { sha256, size_bytes })
     }
+
+    async fn read(&self, sha256: &str) -> Result<Vec<u8>, String> {
+        let kept = self.kept.lock().unwrap().get(sha256).cloned();
+        kept.map(String::into_bytes).ok_or_else(|| "its file is missing".to_owned())
+    }
 }
 
 /// Engines that share one store.
@@ -166,6 +171,12 @@ impl Engines {
 
     pub(crate) fn store(&self) -> &Store {
         self.engine.store()
+    }
+
+    /// Runs SQL without the store, as a person with access to the database could.
+    pub(crate) fn execute_sql(&self, sql: &str) {
+        let connection = rusqlite::Connection::open(self.database.path()).unwrap();
+        connection.execute_batch(sql).unwrap();
     }
 
     /// Creates an active, connected node that does not yet hold the current keys.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test")]
 
+mod audit_chain;
 mod blocking_findings;
 mod clusters;
 mod controllers;

@@ -344,6 +344,10 @@ impl ArchiveFiles for NoArchives {
     async fn store(&self, _: Vec<u8>) -> Result<ArchiveFile, String> {
         Err("there is no artifact store here".to_owned())
     }
+
+    async fn read(&self, _: &str) -> Result<Vec<u8>, String> {
+        Err("there is no artifact store here".to_owned())
+    }
 }
 
 fn caller() -> Caller {

@@ -63,7 +63,14 @@ impl Engine {
                         Ok(Change::Node(node)) => {
                             watch.changed.nodes.insert(node);
                         }
-                        Ok(Change::Event { .. } | Change::Operation(_) | Change::Token(_) | Change::Keys | Change::Sealing) => {}
+                        Ok(
+                            Change::Event { .. }
+                            | Change::Operation(_)
+                            | Change::Token(_)
+                            | Change::Keys
+                            | Change::Sealing
+                            | Change::Audit,
+                        ) => {}
                         Ok(Change::Missed) | Err(RecvError::Lagged(_)) if has_missed => {}
                         Ok(Change::Missed) | Err(RecvError::Lagged(_)) => {
                             has_missed = true;

@@ -6,6 +6,7 @@ pub mod actions;
 mod agent_problem;
 pub mod allocation;
 pub mod artifact;
+pub mod audit_chain;
 pub mod authorities;
 pub mod bootstrap;
 mod clock;

@@ -13,7 +13,7 @@ use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey, SecretText};
 use gpuaas_wire::session::EnrollRequest;
 use serde_json::{Value, json};
 
-use crate::{cluster::LABEL, node::Node, plane, simulation::Simulation};
+use crate::{cluster::LABEL, node::Node, oracles::Oracle, plane, simulation::Simulation};
 
 /// The interval at which clients poll and retry.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -129,6 +129,17 @@ impl People {
             Box::pin(async move { commands::project::create(&engine, &caller, called).await })
         });
         made.await.map(|project| project.id).map_err(message)
+    }
+
+    /// Verifies the chain of the audit; reports a violation if it is broken or if nothing was sealed.
+    pub(crate) async fn verify_audit(&self) -> Result<(), String> {
+        let verified = self
+            .ask(|engine, caller| Box::pin(async move { commands::audit_chain::verify(&engine, &caller, None).await }));
+        let verified = verified.await.map_err(message)?;
+        if verified.broken.is_some() || verified.seals == 0 {
+            self.simulation.report_violation(Oracle::Audit, format!("the chain of the audit: {verified:?}"));
+        }
+        Ok(())
     }
 
     pub(crate) async fn import_release(&self) -> Result<(), String> {

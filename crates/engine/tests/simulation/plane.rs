@@ -144,6 +144,8 @@ async fn serve(
     if simulation.scenario == Scenario::TwoTenants {
         let keeping = engine.clone();
         simulation.scheduler.spawn(process, async move { keeping.run_retention().await });
+        let sealing = engine.clone();
+        simulation.scheduler.spawn(process, async move { sealing.run_audit_sealer().await });
     }
     engine.run().await;
     Ok(())
@@ -179,6 +181,12 @@ impl ArchiveFiles for Archives {
         let (sha256, size_bytes) = (gpuaas_trust::sha256_hex(&lines), lines.len() as u64);
         simulation.keep_archive(&sha256, lines);
         Ok(ArchiveFile { sha256, size_bytes })
+    }
+
+    async fn read(&self, sha256: &str) -> Result<Vec<u8>, String> {
+        let simulation = self.simulation.upgrade().ok_or("the simulation is over")?;
+        simulation.scheduler.sleep(Duration::from_millis(simulation.between(1, 50))).await;
+        simulation.archive_file(sha256).ok_or_else(|| "its file is missing".to_owned())
     }
 }
 

@@ -151,7 +151,7 @@ pub(crate) async fn a_closed_store_leaves_no_connection(database: Database) {
 
 pub(crate) async fn events_and_audit_records_cannot_be_truncated(database: Database) {
     database.open().await;
-    for table in ["events", "audit"] {
+    for table in ["events", "audit", "audit_seals"] {
         let refused = database.sql(&format!("truncate {table}")).await.expect_err("truncation is refused");
         assert!(refused.contains("append-only"), "{refused}");
     }

@@ -173,6 +173,7 @@ fn key_columns(table: &str) -> &'static [&'static str] {
         "streams" => &["stream"],
         "events" => &["stream", "sequence"],
         "audit" => &["sequence"],
+        "audit_seals" => &["number"],
         "sessions" => &["node_id"],
         "node_keys" => &["sha256"],
         "workload_reports" => &["workload_id"],

@@ -143,6 +143,29 @@ pub struct AuditRecord {
     pub metadata: Value,
 }
 
+/// A seal of the audit: a signed digest of consecutive audit records and of the seal before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditSealRecord {
+    /// The number of the seal: from 1, without gaps.
+    pub number: u64,
+    /// The number of the first audit record that the seal covers: that after the last one of the seal before it.
+    pub first: u64,
+    /// The number of the last audit record that the seal covers.
+    pub last: u64,
+    /// How many audit records the seal covers; fewer than the numbers from `first` to `last` if records were missing.
+    pub records: u64,
+    /// When the seal was made, by the database's clock.
+    pub at: Timestamp,
+    /// The digest of the seal before it; 64 zeros for the first.
+    pub previous: String,
+    /// SHA-256 over `previous` and the records, 64 hex digits.
+    pub digest: String,
+    /// The id of the key that signed the seal.
+    pub key_id: String,
+    /// Signature over the other fields, base64.
+    pub signature: String,
+}
+
 /// The remembered answer to a request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdempotencyRecord {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{FindingKind, VerifiedRows};
 use crate::{
-    audit, authority,
+    audit, audit_seal, authority,
     authority::StoredAuthority,
     browser_session,
     database::Cell,
@@ -292,6 +292,7 @@ fn history(table: &str, row: &Row) -> Result<(), StoreError> {
     match table {
         "events" => event::event(row).map(drop),
         "audit" => audit::audit(row).map(drop),
+        "audit_seals" => audit_seal::seal(row).map(drop),
         "archives" => {
             let of: ArchiveRecord = row.record("doc")?;
             check_column(row, "id", of.id)?;

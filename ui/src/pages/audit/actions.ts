@@ -12,6 +12,7 @@ const KNOWN: Record<AuditAction, true> = {
   "admin.recover": true,
   "requests.refuse": true,
   "archive.create": true,
+  "audit.verify": true,
   "project.create": true,
   "project.delete": true,
   "token.create": true,

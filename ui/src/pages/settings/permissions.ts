@@ -13,7 +13,7 @@ export const PERMISSION_NOTES: Record<Permission, string> = {
   "access.take": "Take every other credential of a cluster",
   "access.break_glass": "Take a break-glass credential",
   "audit.read": "Read audit records",
-  "archives.read": "Read archived history",
+  "archives.read": "Read archived history and verify the audit",
   "tokens.write": "Create and revoke tokens and service accounts",
   "platform.read": "See nodes, keys and replicas",
   "metrics.read": "Read metrics",

@@ -21,7 +21,7 @@ pub(crate) enum Oracle {
     Transitions,
     /// Streams have no gaps, and events agree with the rows.
     Events,
-    /// The start and the end of every task are audited.
+    /// The start and the end of every task are audited, and the chain of the audit is intact.
     Audit,
     /// Everything that waits or has failed explains why and names the next action.
     Explained,

@@ -41,5 +41,5 @@ pub(crate) async fn run_seed(simulation: Arc<Simulation>) -> Result<(), String> 
     }
     simulation.stop_faults();
     simulation.scheduler.sleep(QUIET).await;
-    Ok(())
+    people.verify_audit().await
 }
