@@ -16,6 +16,7 @@ export type AppOperation = Schemas["AppOperation"];
 export type Artifact = Schemas["Artifact"];
 export type Archive = Schemas["Archive"];
 export type AuditAction = Schemas["AuditAction"];
+export type AuditResult = Schemas["AuditResult"];
 export type AuditChain = Schemas["AuditChain"];
 export type AuditDefect = Schemas["AuditDefect"];
 export type AuditEntry = Schemas["AuditEntry"];

@@ -3,7 +3,7 @@
 
 import type {
   AllocationState,
-  AuditEntry,
+  AuditResult,
   AuthorityState,
   ChainResult,
   Connectivity,
@@ -39,7 +39,7 @@ const awaited = (word: string): Look => ({ word, tone: "attention", icon: "clock
 
 export interface States {
   allocation: AllocationState;
-  audit: AuditEntry["result"];
+  audit: AuditResult;
   authority: AuthorityState;
   chain: ChainResult;
   connectivity: Connectivity;

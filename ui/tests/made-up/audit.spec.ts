@@ -10,6 +10,8 @@ import { expect, test } from "../made-up.ts";
 /** Of the 400 made-up records, every sixth is by this node. */
 const NODE = "node/gpu-07";
 const BY_NODE = 67;
+/** Every 29th was refused. */
+const REFUSED = 13;
 
 const records = (page: Page) => page.getByRole("table", { name: "Audit records" });
 const filter = (page: Page) => page.locator("main search");
@@ -46,6 +48,14 @@ test("a filter selects records, stays after a reload and is in the command", asy
   await filter(page).getByRole("button", { name: "Clear" }).click();
   await expect(records(page).getByRole("row")).toHaveCount(1 + 100);
   expect(new URL(page.url()).search).toBe("");
+});
+
+test("what was refused can be selected", async ({ page, serve }) => {
+  const server = await serve();
+  await page.goto(`${server.url}/audit`);
+  await filter(page).getByLabel("Result", { exact: true }).selectOption("Refused");
+  await expect(records(page).getByRole("row")).toHaveCount(1 + REFUSED);
+  await expect(page.getByText("gpuaas audit list --result refused --project research")).toBeVisible();
 });
 
 test("times of the form are those of the browser, and the API gets instants", async ({ page, serve }) => {

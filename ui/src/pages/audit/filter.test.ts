@@ -8,8 +8,9 @@ test("a filter is read from the address", () => {
 });
 
 test("the query names instants", () => {
-  const query = queryOf({ since: "2026-07-01T12:00:00Z", action: "task.dispatch" }, "ml");
-  expect(query).toEqual({ since: "2026-07-01T12:00:00.000Z", action: "task.dispatch", project: "ml" });
+  const query = queryOf({ since: "2026-07-01T12:00:00Z", action: "task.dispatch", result: "refused" }, "ml");
+  const since = "2026-07-01T12:00:00.000Z";
+  expect(query).toEqual({ since, action: "task.dispatch", result: "refused", project: "ml" });
 });
 
 test("a time that is none goes to the control plane, which refuses it", () => {

@@ -1,9 +1,18 @@
 //! The filter of the audit records: as parameters of the address, of the API, and of the command line program.
 
-import type { AuditAction } from "../../api/types";
+import type { AuditAction, AuditResult } from "../../api/types";
 import { commandLine } from "../../text/command";
 
-export const FILTER_FIELDS = ["actor", "target", "action", "workload", "correlation", "since", "until"] as const;
+export const FILTER_FIELDS = [
+  "actor",
+  "target",
+  "action",
+  "result",
+  "workload",
+  "correlation",
+  "since",
+  "until",
+] as const;
 
 export type AuditFilter = Partial<Record<(typeof FILTER_FIELDS)[number], string>>;
 
@@ -18,11 +27,12 @@ export function filterOf(query: URLSearchParams): AuditFilter {
 
 /** The query of the API. Times of a form have no zone: they are the browser's. */
 export function queryOf(filter: AuditFilter, project: string | undefined) {
-  const { action, since, until, ...rest } = filter;
+  const { action, result, since, until, ...rest } = filter;
   const [from, to] = [instantOf(since), instantOf(until)];
   return {
     ...rest,
     ...(action && { action: action as AuditAction }),
+    ...(result && { result: result as AuditResult }),
     ...(from && { since: from }),
     ...(to && { until: to }),
     ...(project && { project }),
