@@ -153,6 +153,18 @@ async fn record_that_was_missing_when_it_was_to_be_sealed_cannot_be_added_later(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn record_that_only_an_archive_still_has_is_read_from_there() {
+    let engines = Engines::new().await;
+    seal(&engines, 5).await;
+    seal(&engines, 2).await;
+    engines.execute_sql("create table kept as select * from audit");
+    engines.later().await.retain().await.unwrap();
+    engines.execute_sql("insert into audit select * from kept where sequence in (1, 2, 4, 5)");
+    let verified = verify_by(&engines.engine, None).await;
+    assert_eq!((verified.seals, &verified.broken), (2, &None), "{verified:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn archived_records_are_verified_from_their_files() {
     let engines = Engines::new().await;
     seal(&engines, 5).await;

@@ -169,7 +169,7 @@ impl Walk<'_> {
         self.found.unsealed = self.last - sealed;
         let mut reader = self.engine.store().read().await?;
         let newest = reader.last_audit().await?;
-        match reader.chained_records(newest, u64::MAX, 1).await?.first() {
+        match reader.chained_records(newest, 1).await?.first() {
             None => Ok(()),
             Some(added) => {
                 let number = added.sequence;

@@ -31,7 +31,7 @@ pub async fn show(engine: &Engine, caller: &Caller) -> Result<ChainView, Command
     let mut reader = engine.store().read().await?;
     let newest = reader.newest_audit_seal().await?;
     let (records, sealed) = (reader.last_audit().await?, newest.as_ref().map_or(0, |seal| seal.last));
-    let oldest = reader.chained_records(sealed, u64::MAX, 1).await?.pop();
+    let oldest = reader.chained_records(sealed, 1).await?.pop();
     let unsealed_since = oldest.and_then(|oldest| oldest.record).map(|record| record.at);
     Ok(ChainView { records, newest, unsealed: records.saturating_sub(sealed), unsealed_since })
 }
