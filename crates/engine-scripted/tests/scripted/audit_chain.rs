@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use gpuaas_engine::{ChainHead, Engine, Sealing, Verification, commands::audit_chain};
+use gpuaas_engine::{ChainError, ChainHead, Engine, Sealing, Verification, commands::audit_chain};
 use gpuaas_model::{AuditAction, ChainDefect, Code, Coded, KeyState, OwnActor};
 use gpuaas_store::{AuditSealRecord, Gate, NewAudit, SigningKeyRecord, StoreError};
 use serde_json::json;
@@ -150,6 +150,41 @@ async fn record_that_was_missing_when_it_was_to_be_sealed_cannot_be_added_later(
     assert_eq!(defect(&engines, None).await, Some((ChainDefect::Missing, Some(1), Some(2))));
     engines.execute_sql("insert into audit select * from kept");
     assert_eq!(defect(&engines, None).await, Some((ChainDefect::Added, Some(1), None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_record_keeps_no_later_record_from_its_seal() {
+    let engines = Engines::new().await;
+    append(&engines, 3).await;
+    let forge = "update audit set action = 'forged' where sequence = 2";
+    engines.execute_sql(&format!("{PERMIT} {forge}"));
+    assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
+    assert_eq!(newest(&engines).await.map(|seal| (seal.last, seal.records)), Some((3, 2)));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Changed, Some(1), Some(2))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn record_above_the_counter_is_not_sealed() {
+    let engines = Engines::new().await;
+    append(&engines, 3).await;
+    engines.execute_sql(
+        "create table kept as select * from audit where sequence = 3; update kept set sequence = 1000; \
+         insert into audit select * from kept",
+    );
+    assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
+    assert_eq!(newest(&engines).await.map(|seal| (seal.last, seal.records)), Some((3, 3)));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Added, None, Some(1_000))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seal_of_records_that_were_never_written_is_an_error() {
+    let engines = with_three_seals().await;
+    let forge = "insert into audit_seals select 4, 10, 1000, 991, at, digest, digest, key_id, signature from audit_seals \
+                 where number = 3";
+    engines.execute_sql(forge);
+    let refused = engines.engine.seal_audit().await.expect_err("there are 11 records");
+    assert!(matches!(refused, ChainError::Ahead { sealed: 1_000, written: 11 }), "{refused}");
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Signature, Some(4), None)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

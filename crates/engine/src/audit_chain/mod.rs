@@ -27,9 +27,14 @@ pub enum ChainError {
     /// No key can sign a seal.
     #[error(transparent)]
     Keys(#[from] KeysError),
-    /// The row of a record cannot be read as a record.
-    #[error("audit record {0} cannot be read")]
-    Record(u64),
+    /// The newest seal covers numbers that no record has: its row, or the counter, was forged or lost.
+    #[error("the newest audit seal ends with record {sealed}, but only {written} records were written")]
+    Ahead {
+        /// The number of the last record that the seal claims.
+        sealed: u64,
+        /// The number of the newest record according to the counter.
+        written: u64,
+    },
     /// The archive that holds a record cannot be read.
     #[error("audit record {record} cannot be read from archive {archive}: {why}")]
     Archive {

@@ -68,7 +68,7 @@ impl From<ChainError> for CommandError {
         match error {
             ChainError::Store(error) => error.into(),
             ChainError::Keys(error) => error.into(),
-            error @ (ChainError::Record(_) | ChainError::Archive { .. }) => {
+            error @ (ChainError::Ahead { .. } | ChainError::Archive { .. }) => {
                 Self::new(Code::Internal, error.to_string())
             }
         }
