@@ -98,6 +98,8 @@ async fn sealed_records_are_intact_and_a_noted_head_stays_part_of_the_chain() {
 async fn each_manipulation_is_named_with_its_place() {
     let columns = "at, actor, actor_type, action, target, project_id, result, correlation, metadata, workload_id";
     let added = format!("insert into audit (sequence, {columns}) select 100, {columns} from audit where sequence = 11");
+    // The verification itself can then append no record.
+    let added_next = added.replace("100", "12");
     for (sql, expected) in [
         ("update audit set actor = 'eve' where sequence = 5", (ChainDefect::Changed, Some(2), None)),
         ("update audit set at = at + 1 where sequence = 5", (ChainDefect::Changed, Some(2), None)),
@@ -106,6 +108,8 @@ async fn each_manipulation_is_named_with_its_place() {
         ("delete from audit where sequence = 10", (ChainDefect::Missing, None, Some(10))),
         ("delete from audit where sequence = 11", (ChainDefect::Missing, None, Some(11))),
         (added.as_str(), (ChainDefect::Added, None, Some(100))),
+        (added_next.as_str(), (ChainDefect::Added, None, Some(12))),
+        ("update streams set last_sequence = 5 where stream = 'audit'", (ChainDefect::Changed, Some(3), None)),
         (
             "update audit set sequence = 100 where sequence = 4; update audit set sequence = 4 where sequence = 5; \
              update audit set sequence = 5 where sequence = 100",
