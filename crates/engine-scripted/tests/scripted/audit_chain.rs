@@ -145,6 +145,17 @@ async fn cut_tail_is_found_by_a_head_that_was_noted_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn seals_that_were_removed_are_made_again_and_only_a_noted_head_shows_it() {
+    let engines = with_three_seals().await;
+    let noted = verify_by(&engines.engine, None).await.head.expect("there are seals");
+    let rewrite = "delete from audit_seals; update audit set actor = 'eve' where sequence = 5";
+    engines.execute_sql(&format!("{PERMIT} {rewrite}"));
+    assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
+    assert_eq!(defect(&engines, None).await, None, "docs/security.md names this limit");
+    assert_eq!(defect(&engines, Some(&noted)).await, Some((ChainDefect::Missing, Some(2), None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn record_that_was_missing_when_it_was_to_be_sealed_cannot_be_added_later() {
     let engines = Engines::new().await;
     append(&engines, 3).await;
