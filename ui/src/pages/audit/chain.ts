@@ -31,6 +31,10 @@ export function verify(): Promise<AuditVerification> {
 
 /** How the state of the chain looks at a time of the server's clock. It says nothing about whether the chain is intact. */
 export function chainLook(chain: AuditChain, now: number): Look {
+  // A forged seal, or a counter that was set back: the control plane seals nothing behind it, and a verification shows where.
+  if (chain.sealed_until > chain.records) {
+    return { word: "Sealing has stopped", tone: "attention", icon: "triangle-alert" };
+  }
   if (chain.unsealed === 0) {
     return chain.last_seal
       ? { word: "Sealed", tone: "healthy", icon: "circle-check" }
