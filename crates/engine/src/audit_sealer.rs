@@ -96,18 +96,22 @@ impl Engine {
 
     /// Writes the next seal, if there are records without one.
     pub async fn seal_audit(&self) -> Result<Sealing, ChainError> {
-        let newest = {
+        let (newest, written) = {
             let mut reader = self.store().read().await?;
             let newest = reader.newest_audit_seal().await?;
-            if reader.last_audit().await? <= newest.as_ref().map_or(0, |seal| seal.last) {
+            let (written, sealed) = (reader.last_audit().await?, newest.as_ref().map_or(0, |seal| seal.last));
+            if written < sealed {
+                return Err(ChainError::Ahead { sealed, written });
+            }
+            if written == sealed {
                 return Ok(Sealing::Complete);
             }
             if self.is_sealed_elsewhere(&mut reader).await? {
                 return Ok(Sealing::Elsewhere);
             }
-            newest
+            (newest, written)
         };
-        let Some(draft) = self.draft_seal(newest).await? else { return Ok(Sealing::Complete) };
+        let Some(draft) = self.draft_seal(newest, written).await? else { return Ok(Sealing::Complete) };
         let is_partial = draft.records >= RECORDS_MAX;
         if !self.write_seal(draft).await? {
             return Ok(Sealing::Elsewhere);
@@ -122,8 +126,13 @@ impl Engine {
         }
     }
 
-    /// Returns the seal after `newest`, without time and signature; `None` if there are no records for it.
-    async fn draft_seal(&self, newest: Option<AuditSealRecord>) -> Result<Option<AuditSealRecord>, ChainError> {
+    /// Returns the seal after `newest`, without time and signature; `None` if there are no records for it. A record above the number
+    /// `written` was not written by a control plane: a seal of it would cover the numbers of records to come.
+    async fn draft_seal(
+        &self,
+        newest: Option<AuditSealRecord>,
+        written: u64,
+    ) -> Result<Option<AuditSealRecord>, ChainError> {
         let (number, after, previous) = match newest {
             Some(newest) => (newest.number, newest.last, newest.digest),
             None => (0, 0, FIRST_PREVIOUS.to_owned()),
@@ -131,13 +140,15 @@ impl Engine {
         let (mut source, mut digest) = (ChainRecords::of(self), SealDigest::after(&previous));
         let (mut last, mut records) = (after, 0);
         while records < RECORDS_MAX {
-            let page = source.next(last, u64::MAX).await?;
+            let page = source.next(last, written).await?;
             if page.is_empty() {
                 break;
             }
             for chained in page {
-                digest.add(&chained.record.ok_or(ChainError::Record(chained.sequence))?);
                 last = chained.sequence;
+                // A verification reports it. Left out like a missing record, so that it does not keep later records from their seal.
+                let Some(record) = &chained.record else { continue };
+                digest.add(record);
                 records += 1;
             }
         }

@@ -53,8 +53,8 @@ text_enum! {
 }
 
 text_enum! {
-    /// Every audited action, named `noun.verb`. Seals of the audit cover these names, those of results and those of actor types: one that was
-    /// released is never renamed.
+    /// Every audited action, named `noun.verb`. Seals of the audit cover these names, and those of results, actor types and roles: one that
+    /// was released is never renamed.
     AuditAction {
         /// A backup copied all rows, the artifacts and, if it is stored with them, the sealing key.
         ServerBackup = "server.backup",

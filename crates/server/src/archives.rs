@@ -11,7 +11,7 @@ use gpuaas_engine::port::{ArchiveFile, ArchiveFiles};
 /// zstd's default level: shrinks the lines about fifteen-fold at about 200 MB/s.
 const LEVEL: i32 = 3;
 
-/// Most bytes that an archive expands to: its lines end after 16 MiB and one entry.
+/// Most bytes of an archive, compressed and expanded: its lines end after 16 MiB and one entry.
 const LINES_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 
 pub(crate) struct Archives(pub(crate) ArtifactStore);
@@ -32,7 +32,9 @@ impl ArchiveFiles for Archives {
 
     async fn read(&self, sha256: &str) -> Result<Vec<u8>, String> {
         let found = self.0.get(sha256, 0).await.map_err(|error| error.to_string())?;
-        let (_, bytes) = found.ok_or_else(|| "its file is missing".to_owned())?;
+        let (length, bytes) = found.ok_or_else(|| "its file is missing".to_owned())?;
+        // The row of an archive can name any artifact, for example the images of a release.
+        check_length(length)?;
         let compressed = bytes.try_collect::<Vec<_>>().await.map_err(|error| error.to_string())?.concat();
         if gpuaas_trust::sha256_hex(&compressed) != sha256 {
             return Err("its file does not have the digest that its record names".to_owned());
@@ -43,10 +45,15 @@ impl ArchiveFiles for Archives {
             Ok::<_, std::io::Error>(lines)
         });
         let lines = expanding.await.map_err(|_| "the process ends".to_owned())?.map_err(|error| error.to_string())?;
-        if lines.len() as u64 > LINES_BYTES_MAX {
-            return Err(format!("its file has more than {LINES_BYTES_MAX} bytes"));
-        }
+        check_length(lines.len() as u64)?;
         Ok(lines)
+    }
+}
+
+fn check_length(length: u64) -> Result<(), String> {
+    match length {
+        0..=LINES_BYTES_MAX => Ok(()),
+        _ => Err(format!("its file has more than {LINES_BYTES_MAX} bytes")),
     }
 }
 
@@ -76,5 +83,17 @@ mod tests {
         let archives = Archives(ArtifactStore::open(folder.path(), Writers::One).unwrap());
         let missing = archives.read(&"0".repeat(64)).await.unwrap_err();
         assert!(missing.contains("missing"), "{missing}");
+    }
+
+    #[tokio::test]
+    async fn long_artifact_is_not_read_as_an_archive() {
+        let folder = tempfile::tempdir().unwrap();
+        let archives = Archives(ArtifactStore::open(folder.path(), Writers::One).unwrap());
+        let image = vec![0; usize::try_from(LINES_BYTES_MAX).unwrap() + 1];
+        let sha256 = gpuaas_trust::sha256_hex(&image);
+        let bytes = stream::iter([Ok(Bytes::from(image))]);
+        archives.0.put_verified("an image", &sha256, bytes).await.unwrap();
+        let refused = archives.read(&sha256).await.unwrap_err();
+        assert!(refused.contains("more than"), "{refused}");
     }
 }

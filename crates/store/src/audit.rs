@@ -99,18 +99,12 @@ impl Reader {
         self.rows(sql, vec![int(after), limit]).await?.iter().map(audit).collect()
     }
 
-    /// Returns the audit records with the numbers after `after` up to `last`, oldest first, at most `limit`. A row that
-    /// is no record is returned without one, because a verification must report it.
-    pub async fn chained_records(
-        &mut self,
-        after: u64,
-        last: u64,
-        limit: u32,
-    ) -> Result<Vec<ChainedRecord>, StoreError> {
-        let sql = "select * from audit where sequence > $1 and sequence <= $2 order by sequence limit $3";
+    /// Returns the audit records with a number above `after`, oldest first, at most `limit`. A row that is no record is
+    /// returned without one, because a verification must report it.
+    pub async fn chained_records(&mut self, after: u64, limit: u32) -> Result<Vec<ChainedRecord>, StoreError> {
+        let sql = "select * from audit where sequence > $1 order by sequence limit $2";
         let limit = Value::Int(i64::from(limit.min(Page::LIMIT_MAX)));
-        let rows = self.rows(sql, vec![int(after), int(last), limit]).await?;
-        rows.iter().map(chained).collect()
+        self.rows(sql, vec![int(after), limit]).await?.iter().map(chained).collect()
     }
 
     /// Returns the number of the newest audit record according to the counter; 0 if there never was one.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use gpuaas_engine::{ChainHead, Engine, Sealing, Verification, commands::audit_chain};
+use gpuaas_engine::{ChainError, ChainHead, Engine, Sealing, Verification, commands::audit_chain};
 use gpuaas_model::{AuditAction, ChainDefect, Code, Coded, KeyState, OwnActor};
 use gpuaas_store::{AuditSealRecord, Gate, NewAudit, SigningKeyRecord, StoreError};
 use serde_json::json;
@@ -98,6 +98,8 @@ async fn sealed_records_are_intact_and_a_noted_head_stays_part_of_the_chain() {
 async fn each_manipulation_is_named_with_its_place() {
     let columns = "at, actor, actor_type, action, target, project_id, result, correlation, metadata, workload_id";
     let added = format!("insert into audit (sequence, {columns}) select 100, {columns} from audit where sequence = 11");
+    // The verification itself can then append no record.
+    let added_next = added.replace("100", "12");
     for (sql, expected) in [
         ("update audit set actor = 'eve' where sequence = 5", (ChainDefect::Changed, Some(2), None)),
         ("update audit set at = at + 1 where sequence = 5", (ChainDefect::Changed, Some(2), None)),
@@ -106,6 +108,8 @@ async fn each_manipulation_is_named_with_its_place() {
         ("delete from audit where sequence = 10", (ChainDefect::Missing, None, Some(10))),
         ("delete from audit where sequence = 11", (ChainDefect::Missing, None, Some(11))),
         (added.as_str(), (ChainDefect::Added, None, Some(100))),
+        (added_next.as_str(), (ChainDefect::Added, None, Some(12))),
+        ("update streams set last_sequence = 5 where stream = 'audit'", (ChainDefect::Changed, Some(3), None)),
         (
             "update audit set sequence = 100 where sequence = 4; update audit set sequence = 4 where sequence = 5; \
              update audit set sequence = 5 where sequence = 100",
@@ -141,6 +145,17 @@ async fn cut_tail_is_found_by_a_head_that_was_noted_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn seals_that_were_removed_are_made_again_and_only_a_noted_head_shows_it() {
+    let engines = with_three_seals().await;
+    let noted = verify_by(&engines.engine, None).await.head.expect("there are seals");
+    let rewrite = "delete from audit_seals; update audit set actor = 'eve' where sequence = 5";
+    engines.execute_sql(&format!("{PERMIT} {rewrite}"));
+    assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
+    assert_eq!(defect(&engines, None).await, None, "docs/security.md names this limit");
+    assert_eq!(defect(&engines, Some(&noted)).await, Some((ChainDefect::Missing, Some(2), None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn record_that_was_missing_when_it_was_to_be_sealed_cannot_be_added_later() {
     let engines = Engines::new().await;
     append(&engines, 3).await;
@@ -150,6 +165,53 @@ async fn record_that_was_missing_when_it_was_to_be_sealed_cannot_be_added_later(
     assert_eq!(defect(&engines, None).await, Some((ChainDefect::Missing, Some(1), Some(2))));
     engines.execute_sql("insert into audit select * from kept");
     assert_eq!(defect(&engines, None).await, Some((ChainDefect::Added, Some(1), None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_record_keeps_no_later_record_from_its_seal() {
+    let engines = Engines::new().await;
+    append(&engines, 3).await;
+    let forge = "update audit set action = 'forged' where sequence = 2";
+    engines.execute_sql(&format!("{PERMIT} {forge}"));
+    assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
+    assert_eq!(newest(&engines).await.map(|seal| (seal.last, seal.records)), Some((3, 2)));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Changed, Some(1), Some(2))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn record_above_the_counter_is_not_sealed() {
+    let engines = Engines::new().await;
+    append(&engines, 3).await;
+    engines.execute_sql(
+        "create table kept as select * from audit where sequence = 3; update kept set sequence = 1000; \
+         insert into audit select * from kept",
+    );
+    assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
+    assert_eq!(newest(&engines).await.map(|seal| (seal.last, seal.records)), Some((3, 3)));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Added, None, Some(1_000))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seal_of_records_that_were_never_written_is_an_error() {
+    let engines = with_three_seals().await;
+    let forge = "insert into audit_seals select 4, 10, 1000, 991, at, digest, digest, key_id, signature from audit_seals \
+                 where number = 3";
+    engines.execute_sql(forge);
+    let refused = engines.engine.seal_audit().await.expect_err("there are 11 records");
+    assert!(matches!(refused, ChainError::Ahead { sealed: 1_000, written: 11 }), "{refused}");
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Signature, Some(4), None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn record_that_only_an_archive_still_has_is_read_from_there() {
+    let engines = Engines::new().await;
+    seal(&engines, 5).await;
+    seal(&engines, 2).await;
+    engines.execute_sql("create table kept as select * from audit");
+    engines.later().await.retain().await.unwrap();
+    engines.execute_sql("insert into audit select * from kept where sequence in (1, 2, 4, 5)");
+    let verified = verify_by(&engines.engine, None).await;
+    assert_eq!((verified.seals, &verified.broken), (2, &None), "{verified:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -60,16 +60,21 @@ impl Verification {
 
 /// Verifies every seal, every record, and that the chain contains `expected`.
 pub(crate) async fn verify(engine: &Engine, expected: Option<&ChainHead>) -> Result<Verification, ChainError> {
-    let stored = engine.store().read().await?.signing_keys().await?;
-    let keys = stored.into_iter().map(|stored| stored.key);
-    let keys = keys.map(|key| TaskKey { kid: key.key_id, public: key.public, state: key.state }).collect();
-    let mut walk = Walk { engine, keys, records: ChainRecords::of(engine), last: 0, found: Verification::default() };
+    let (keys, records) = (signing_keys(engine).await?, ChainRecords::of(engine));
+    let mut walk = Walk { engine, keys, records, last: 0, found: Verification::default() };
     match walk.run(expected).await {
         Ok(()) => {}
         Err(Stop::Broken(broken)) => walk.found.broken = Some(broken),
         Err(Stop::Failed(error)) => return Err(error),
     }
     Ok(Verification { archived: walk.records.from_archives, ..walk.found })
+}
+
+/// Reads every task-signing key that ever existed.
+async fn signing_keys(engine: &Engine) -> Result<Vec<TaskKey>, StoreError> {
+    let stored = engine.store().read().await?.signing_keys().await?;
+    let keys = stored.into_iter().map(|stored| stored.key);
+    Ok(keys.map(|key| TaskKey { kid: key.key_id, public: key.public, state: key.state }).collect())
 }
 
 /// Why a verification ends early.
@@ -101,6 +106,7 @@ impl Walk<'_> {
                 break;
             }
             for seal in &seals {
+                self.read_key(&seal.key_id).await?;
                 self.check_seal(seal)?;
                 self.check_records(seal).await?;
                 check_expected(seal, expected)?;
@@ -115,6 +121,14 @@ impl Walk<'_> {
             return Err(broken(ChainDefect::Missing, Some(self.found.seals + 1), None, detail));
         }
         self.check_unsealed().await
+    }
+
+    /// Reads the keys again if this one is unknown: it may have replaced another one since the verification began.
+    async fn read_key(&mut self, key_id: &str) -> Result<(), StoreError> {
+        if self.keys.iter().all(|key| key.kid != key_id) {
+            self.keys = signing_keys(self.engine).await?;
+        }
+        Ok(())
     }
 
     /// Checks the seal itself: its number, its signature and that it continues the one before it.
@@ -169,7 +183,13 @@ impl Walk<'_> {
         self.found.unsealed = self.last - sealed;
         let mut reader = self.engine.store().read().await?;
         let newest = reader.last_audit().await?;
-        match reader.chained_records(newest, u64::MAX, 1).await?.first() {
+        if newest < sealed {
+            // The next records would get numbers that a seal covers.
+            let seals = self.found.seals;
+            let detail = format!("the counter is at {newest}, but seal {seals} ends with record {sealed}");
+            return Err(broken(ChainDefect::Changed, Some(seals), None, detail));
+        }
+        match reader.chained_records(newest, 1).await?.first() {
             None => Ok(()),
             Some(added) => {
                 let number = added.sequence;

@@ -2,7 +2,7 @@
 
 use gpuaas_model::{AuditAction, Code, Permission, Timestamp};
 use gpuaas_store::AuditSealRecord;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::audit;
 use crate::{
@@ -31,7 +31,7 @@ pub async fn show(engine: &Engine, caller: &Caller) -> Result<ChainView, Command
     let mut reader = engine.store().read().await?;
     let newest = reader.newest_audit_seal().await?;
     let (records, sealed) = (reader.last_audit().await?, newest.as_ref().map_or(0, |seal| seal.last));
-    let oldest = reader.chained_records(sealed, u64::MAX, 1).await?.pop();
+    let oldest = reader.chained_records(sealed, 1).await?.pop();
     let unsealed_since = oldest.and_then(|oldest| oldest.record).map(|record| record.at);
     Ok(ChainView { records, newest, unsealed: records.saturating_sub(sealed), unsealed_since })
 }
@@ -57,10 +57,22 @@ pub async fn verify(
         "expected": expected.map(|head| format!("{}:{}", head.seal, head.digest)),
         "defect": verified.broken.as_ref().map(|broken| &broken.detail),
     });
+    match record(engine, caller, metadata).await {
+        Ok(()) => Ok(verified),
+        // A broken audit may accept no record, for example if its next number is taken, which must not hide the result.
+        Err(error) if verified.broken.is_some() => {
+            tracing::error!(%error, "the verification of the audit could not be recorded");
+            Ok(verified)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn record(engine: &Engine, caller: &Caller, metadata: Value) -> Result<(), CommandError> {
     let mut tx = engine.store().begin().await?;
     audit(&mut tx, caller, AuditAction::AuditVerify, "audit".to_owned(), None, metadata).await?;
     tx.commit().await?;
-    Ok(verified)
+    Ok(())
 }
 
 impl From<ChainError> for CommandError {
@@ -68,7 +80,7 @@ impl From<ChainError> for CommandError {
         match error {
             ChainError::Store(error) => error.into(),
             ChainError::Keys(error) => error.into(),
-            error @ (ChainError::Record(_) | ChainError::Archive { .. }) => {
+            error @ (ChainError::Ahead { .. } | ChainError::Archive { .. }) => {
                 Self::new(Code::Internal, error.to_string())
             }
         }

@@ -22,6 +22,13 @@ describe("chainLook", () => {
     expect(chainLook({ records: 0, sealed_until: 0, unsealed: 0 }, NOW).word).toBe("Nothing to seal");
   });
 
+  it("shows a seal of records that were never written", () => {
+    expect(chainLook(chain({ sealed_until: 10 }), NOW)).toMatchObject({
+      word: "Sealing has stopped",
+      tone: "attention",
+    });
+  });
+
   it("waits where a time is missing", () => {
     expect(chainLook(chain({ unsealed: 1 }), NOW).word).toBe("Sealing soon");
   });
