@@ -127,7 +127,7 @@ fn serialize(event: EventRecord) -> SerializedEvent {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::EventKind;
+    use gpuaas_model::{EventKind, Timestamp};
     use gpuaas_store::{NewEvent, StoreOptions};
     use gpuaas_test_support::{DatabaseFile, ManualClock};
 
@@ -151,6 +151,28 @@ mod tests {
             tx.append_event(&event).await.unwrap();
         }
         tx.commit().await.unwrap();
+    }
+
+    #[test]
+    fn event_of_a_credential_or_a_release_is_about_no_workload() {
+        for (kind, subject_kind, data) in [
+            (EventKind::TokenCreated, "token", serde_json::json!({})),
+            (EventKind::ServiceAccountCreated, "service_account", serde_json::json!({})),
+            (EventKind::SessionCreated, "session", serde_json::json!({})),
+            (EventKind::ArtifactImported, "release", serde_json::json!({ "app": "rke2", "version": "1" })),
+        ] {
+            let event = EventRecord {
+                stream: StreamName::Platform,
+                sequence: 1,
+                at: Timestamp::from_millis(1),
+                kind,
+                subject_kind: subject_kind.to_owned(),
+                subject_id: "0198c0de-0000-7000-8000-000000000001".to_owned(),
+                correlation: None,
+                data,
+            };
+            assert_eq!(workload_of(&event), None, "a controller does not get it: {event:?}");
+        }
     }
 
     #[tokio::test]

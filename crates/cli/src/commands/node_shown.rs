@@ -57,7 +57,7 @@ fn held_line(of: &Allocation) -> String {
 fn ledger_line(of: &NodeLedger) -> String {
     let id: String = of.id.chars().take(ID_SHOWN).collect();
     let NodeLedger { written, fence, .. } = of;
-    format!("ledger      {id}… · {written} starts and ends of tasks · highest fence {fence} (when it connected)")
+    format!("ledger      {id}… · {written} starts and ends of tasks · highest fence {fence} · at its latest connection")
 }
 
 /// Returns what to do with a node that cannot be used, if its state tells.

@@ -150,7 +150,9 @@ async fn end(tx: &mut Tx, caller: &Caller, session: &BrowserSessionRecord) -> Re
     let (subject, data) = (("session", session.id.to_string()), json!({ "token": session.token }));
     credential_event(tx, project, EventKind::SessionRevoked, subject, caller.correlation, data.clone()).await?;
     let target = format!("session/{}", session.id);
-    audit(tx, caller, AuditAction::SessionRevoke, target, caller.principal.project, data).await
+    // The record names the caller and the session's token: if their projects differ, only the platform's auditors get it.
+    let shared = project.filter(|project| caller.principal.project == Some(*project));
+    audit(tx, caller, AuditAction::SessionRevoke, target, shared, data).await
 }
 
 fn is_own(session: &BrowserSessionRecord, token: TokenId, now: Timestamp) -> bool {

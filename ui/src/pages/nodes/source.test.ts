@@ -26,8 +26,9 @@ test("the page of a tenant's node follows what the project's stream says about i
 });
 
 test("the list of nodes reads the nodes that events name, and all after an operation", () => {
-  const { on } = fleet();
+  const { on, every } = fleet();
   expect(on(event("node", "n-1"), [])).toBe("n-1");
   expect(on({ ...event("operation", "o-1"), kind: "operation.ended" }, [])).toBe(true);
   expect(on({ ...event("member", "m-1"), kind: "member.changed" }, [])).toBe(false);
+  expect(every, "other projects' members change without an event").toBe(60_000);
 });

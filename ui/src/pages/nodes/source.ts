@@ -23,7 +23,10 @@ export function readNode(node: string, signal?: AbortSignal): Promise<Node> {
   return take(api.GET("/api/v1/nodes/{node}", { params: { path: { node } }, ...(signal && { signal }) }));
 }
 
-/** All nodes. Of changes of their members, those in the chosen project are followed. */
+/** Members and allocations of projects that are not chosen change without an event on the followed streams. */
+const OTHER_PROJECTS_MS = 60_000;
+
+/** All nodes. Changes of their members are followed in the chosen project, and read by the clock in others. */
 export function fleet(): LiveSource<Node[]> {
   return listSource<Node>({
     key: "nodes",
@@ -38,6 +41,7 @@ export function fleet(): LiveSource<Node[]> {
       // A workload takes or leaves its nodes in operations, which do not name all of them.
       return CHANGES_ALLOCATIONS.has(event.kind);
     },
+    every: OTHER_PROJECTS_MS,
   });
 }
 

@@ -6,14 +6,19 @@ import { Newcomers } from "../../live/list";
 import type { LiveSource } from "../../live/live.svelte";
 import { operationOf, workloadOf } from "../../live/touches";
 
-export function workloadDetail(name: string, project: string | undefined): LiveSource<WorkloadDetail> {
+/** `listsMembers` says that the page lists the members, so that new ones announce themselves. */
+export function workloadDetail(
+  name: string,
+  project: string | undefined,
+  { listsMembers = false }: { listsMembers?: boolean } = {},
+): LiveSource<WorkloadDetail> {
   const params = { path: { workload: name }, query: { project } };
-  const newcomers = new Newcomers<Member>({ what: "member", id: (member) => member.name });
+  const newcomers = listsMembers ? new Newcomers<Member>({ what: "member", id: (member) => member.name }) : undefined;
   return {
     key: `workload ${project ?? ""} ${name}`,
     load: async (signal) => {
       const detail = await take(api.GET("/api/v1/workloads/{workload}", { params, signal }));
-      newcomers.meet(detail.members, signal);
+      newcomers?.meet(detail.members, signal);
       return detail;
     },
     on: (event: Event, detail) => {

@@ -87,7 +87,7 @@ fn node_is_shown_with_machine_disk_ledger_and_preflight() {
     gpu-07   active · connected for 12 s · agent 0.1.0 · Debian 12 · 2×64 cores · 2 TiB · 8×H200
     machine     Linux 6.1.0-18-amd64 x86_64 · Dell Inc. PowerEdge XE9680 · 10.4.0.7 · via 10.4.0.1 dev eth0 (MTU 9000) · clock by chrony · inspected 3 min ago
     disk        /var/lib/rancher/rke2 on /dev/nvme0n1p2 (ext4) · 812 GiB free of 894 GiB · write latency p99 1.2 ms
-    ledger      efefefefefef… · 42 starts and ends of tasks · highest fence 7 (when it connected)
+    ledger      efefefefefef… · 42 starts and ends of tasks · highest fence 7 · at its latest connection
     preflight   ✓ 14 passed   ! 1 warning
       ! RKE2 needs inotify.max_user_instances = 8192 (now 128).  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
     id          0198c0de-7a3b-7c11-9b54-0242ac120002

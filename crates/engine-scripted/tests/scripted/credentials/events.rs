@@ -8,8 +8,8 @@ use gpuaas_engine::{
         token,
     },
 };
-use gpuaas_model::{EventKind, ProjectId, Role, StreamName};
-use gpuaas_store::EventRecord;
+use gpuaas_model::{AuditAction, EventKind, ProjectId, Role, StreamName};
+use gpuaas_store::{AuditFilter, EventRecord};
 use serde_json::json;
 
 use crate::{
@@ -86,6 +86,30 @@ async fn platform_credentials_and_replaced_sessions_have_no_event_on_a_foreign_s
     let of_project = events(&engines, StreamName::Project(theirs)).await;
     assert_eq!(kinds(&of_project), [EventKind::TokenCreated, EventKind::SessionCreated, EventKind::SessionRevoked]);
     assert_eq!(events(&engines, StreamName::Project(ours)).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_that_another_project_replaced_is_in_the_audit_of_neither() {
+    let engines = Engines::new().await;
+    let (ours, theirs) = (made(&engines, "ours").await, made(&engines, "theirs").await);
+    let engine = &engines.engine;
+    let holder_in = async |project: ProjectId| {
+        let new =
+            token::NewToken { name: "ann".to_owned(), role: Role::Viewer, project: Some(project), ttl_seconds: None };
+        let (token, _) = token::create(engine, &admin(), new).await.expect("made");
+        Caller { principal: token::holder(&token), ..admin() }
+    };
+    let (mine, foreign) = (holder_in(ours).await, holder_in(theirs).await);
+    // One browser: first of their project, then twice of ours.
+    let first = sign_in::with_token(engine, &foreign, Browser::default()).await.expect("begun").session;
+    let browser = Browser { user_agent: None, replaces: Some(first.sha256.as_str()) };
+    let second = sign_in::with_token(engine, &mine, browser).await.expect("begun").session;
+    let browser = Browser { user_agent: None, replaces: Some(second.sha256.as_str()) };
+    sign_in::with_token(engine, &mine, browser).await.expect("begun");
+    let filter = AuditFilter { action: Some(AuditAction::SessionRevoke), ..AuditFilter::default() };
+    let records = engines.store().read().await.unwrap().audits(&filter).await.unwrap();
+    let projects: Vec<_> = records.iter().map(|record| record.project).collect();
+    assert_eq!(projects, [None, Some(ours)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

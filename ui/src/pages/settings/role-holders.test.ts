@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { ServiceAccount, Token } from "../../api/types";
-import { membersOf } from "./members";
+import { holdersOf } from "./role-holders";
 
 const NOW = Date.parse("2026-07-01T12:00:00Z");
 
@@ -14,7 +14,7 @@ function account(name: string, more: Partial<ServiceAccount> = {}): ServiceAccou
 }
 
 test("each holder is listed once a role, with what its valid tokens have", () => {
-  const members = membersOf(
+  const holders = holdersOf(
     [
       token("1", "ann", "viewer"),
       token("2", "ann", "viewer", { expires_at: "2026-09-01T12:00:00Z" }),
@@ -26,15 +26,15 @@ test("each holder is listed once a role, with what its valid tokens have", () =>
     [],
     NOW,
   );
-  expect(members.map(({ id, name, role, tokens, until }) => [id, name, role, tokens, until])).toEqual([
+  expect(holders.map(({ id, name, role, tokens, until }) => [id, name, role, tokens, until])).toEqual([
     ["3", "ann", "project-admin", 1, "2026-08-01T12:00:00Z"],
     ["1", "ann", "viewer", 2, "2026-09-01T12:00:00Z"],
     ["6", "di", "viewer", 1, undefined],
   ]);
 });
 
-test("a service account has its tokens, and is a member without one", () => {
-  const members = membersOf(
+test("a service account has its tokens, and is a holder without one", () => {
+  const holders = holdersOf(
     [token("1", "service-account/ci", "project-member"), token("2", "service-account/gone", "viewer")],
     [
       account("ci", { role: "project-member" }),
@@ -44,15 +44,15 @@ test("a service account has its tokens, and is a member without one", () => {
     ],
     NOW,
   );
-  expect(members.map(({ name, isAccount, tokens, workload }) => [name, isAccount, tokens, workload])).toEqual([
+  expect(holders.map(({ name, isAccount, tokens, workload }) => [name, isAccount, tokens, workload])).toEqual([
     ["ci", true, 1, undefined],
     ["nightly", true, 0, undefined],
     ["slurm", true, 0, "train"],
   ]);
 });
 
-test("members are ordered by what they may do, then by name", () => {
-  const members = membersOf(
+test("holders are ordered by what they may do, then by name", () => {
+  const holders = holdersOf(
     [
       token("1", "gpu-10", "auditor"),
       token("2", "gpu-10", "viewer"),
@@ -62,7 +62,7 @@ test("members are ordered by what they may do, then by name", () => {
     [],
     NOW,
   );
-  expect(members.map(({ name, role }) => `${name} ${role}`)).toEqual([
+  expect(holders.map(({ name, role }) => `${name} ${role}`)).toEqual([
     "zoe project-admin",
     "gpu-2 viewer",
     "gpu-10 viewer",
