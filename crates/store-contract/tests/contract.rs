@@ -128,6 +128,7 @@ behaviours! {
         many_writers_and_rollbacks_leave_no_gap,
         readers_see_event_numbers_in_order,
         events_are_read_in_order_after_a_number,
+        an_event_for_every_project_takes_two_statements_and_the_next_number_of_each,
     }
     forged_rows {
         forged_token_is_ignored_and_reported,

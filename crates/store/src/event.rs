@@ -3,7 +3,7 @@
 //! A sequence is a row of the table `streams`, which has the last number: each stream of events has one, and so have the audit records. The
 //! column `sequence` of an event or audit record is its number.
 
-use gpuaas_model::{StreamName, Timestamp};
+use gpuaas_model::{CorrelationId, EventKind, StreamName, Timestamp};
 
 use crate::{
     dialect::Dialect,
@@ -57,7 +57,44 @@ pub(crate) use {next_number, numbered};
 const EVENTS: Numbered =
     numbered!("events", "stream, at, kind, subject_kind, subject_id, correlation, data", "$2, $3, $4, $5, $6, $7, $8");
 
+/// Gives the next number to the stream of every project that is not deleted.
+const NEXT_NUMBERS_OF_PROJECTS: &str = "insert into streams (stream, last_sequence) \
+     select 'project/' || id, 1 from projects where deleted_at = 0 \
+     on conflict (stream) do update set last_sequence = streams.last_sequence + 1 returning stream, last_sequence";
+
+/// Inserts an event under the last number of each of these streams.
+const EVENTS_OF_PROJECTS: &str = "insert into events (sequence, stream, at, kind, subject_kind, subject_id, correlation, data) \
+     select streams.last_sequence, streams.stream, $1, $2, $3, $4, $5, $6 from streams \
+     join projects on streams.stream = 'project/' || projects.id where projects.deleted_at = 0";
+
 impl Tx {
+    /// Appends the same event to the stream of every project that is not deleted, in two statements. `subject` is the kind and the id of its
+    /// object.
+    pub async fn append_event_to_every_project(
+        &mut self,
+        kind: EventKind,
+        subject: (&'static str, &str),
+        correlation: Option<CorrelationId>,
+        data: &serde_json::Value,
+    ) -> Result<(), StoreError> {
+        let numbered = self.rows(NEXT_NUMBERS_OF_PROJECTS, Vec::new()).await?;
+        let values = vec![
+            Value::Int(self.clock.now().as_millis()),
+            text(kind),
+            text(subject.0),
+            text(subject.1),
+            text_or_empty(correlation),
+            text(data),
+        ];
+        // Writers take turns, so the projects are the same as in the statement before.
+        self.execute(EVENTS_OF_PROJECTS, values).await?;
+        for row in &numbered {
+            let (stream, sequence) = (get_parsed(row, "stream")?, get_count(row, "last_sequence")?);
+            self.hints.push(Change::Event { stream, sequence });
+        }
+        Ok(())
+    }
+
     /// Appends an event with the stream's next number.
     pub async fn append_event(&mut self, event: &NewEvent) -> Result<EventRecord, StoreError> {
         let at = self.clock.now();

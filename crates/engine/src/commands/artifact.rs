@@ -1,17 +1,11 @@
 //! Commands for imported releases.
 
 use gpuaas_model::{ArtifactId, AuditAction, Code, EventKind, Permission, VerifiedBy};
-use gpuaas_store::{ArtifactRecord, Page, StoreError, Tx};
-use serde_json::{Value, json};
+use gpuaas_store::ArtifactRecord;
+use serde_json::json;
 
 use super::audit;
-use crate::{
-    caller::Caller,
-    catalog::AppEntry,
-    engine::Engine,
-    error::CommandError,
-    record::{EventScope, platform_event},
-};
+use crate::{caller::Caller, catalog::AppEntry, engine::Engine, error::CommandError, record::platform_event};
 
 /// Maximum length of a version, in bytes.
 const VERSION_BYTES_MAX: usize = 64;
@@ -98,28 +92,11 @@ pub async fn record_verified(
     });
     let (subject, correlation) = (format!("{}/{}", release.app, release.version), Some(caller.correlation));
     platform_event(&mut tx, EventKind::ArtifactImported, "release", subject.clone(), correlation, data.clone()).await?;
+    // Every project may deploy the release. A tenant sees neither its source nor what verified it in the catalog.
     let offered = json!({ "app": release.app, "version": release.version, "stand_in": release.stand_in });
-    offer_to_projects(&mut tx, caller, &subject, &offered).await?;
+    tx.append_event_to_every_project(EventKind::ArtifactImported, ("release", &subject), correlation, &offered).await?;
     audit(&mut tx, caller, AuditAction::ArtifactImport, format!("release/{subject}"), None, data).await?;
     let stored = tx.release(&release.app, &release.version).await?;
     tx.commit().await?;
     Ok(stored)
-}
-
-/// Writes the import on the stream of every project, because each may deploy the release. `offered` is what a tenant sees of a release in
-/// the catalog: neither its source nor what verified it. Imports are rare, so one row for each project costs little.
-async fn offer_to_projects(tx: &mut Tx, caller: &Caller, subject: &str, offered: &Value) -> Result<(), StoreError> {
-    let mut page = Page::default();
-    loop {
-        let projects = tx.projects(None, &page).await?;
-        for project in &projects {
-            let events = EventScope { project: project.id, correlation: caller.correlation };
-            let (kind, subject) = (EventKind::ArtifactImported, subject.to_owned());
-            events.event(tx, kind, "release", subject, offered.clone()).await?;
-        }
-        match projects.last() {
-            Some(last) if projects.len() == Page::LIMIT_MAX as usize => page.after = Some(last.id.to_string()),
-            Some(_) | None => return Ok(()),
-        }
-    }
 }

@@ -5,11 +5,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use gpuaas_model::{ProjectId, StreamName};
-use gpuaas_store::Store;
+use gpuaas_model::{EventKind, ProjectId, StreamName};
+use gpuaas_store::{Change, Store};
+use serde_json::json;
 
 use super::{
-    database::{Database, run_concurrently},
+    database::{Database, NOW, run_concurrently},
     given,
 };
 
@@ -113,4 +114,45 @@ pub(crate) async fn events_are_read_in_order_after_a_number(database: Database) 
     let rest = reader.events(StreamName::Platform, 5, 3).await.unwrap();
     assert_eq!(rest, [last]);
     assert_eq!((&rest[0].subject_id, &rest[0].data), (&written.subject_id, &written.data));
+}
+
+pub(crate) async fn an_event_for_every_project_takes_two_statements_and_the_next_number_of_each(database: Database) {
+    let store = database.open().await;
+    let projects: Vec<_> = (0..40).map(|index| given::project(&format!("team-{index}"))).collect();
+    let (used, deleted) = (StreamName::Project(projects[0].id), StreamName::Project(projects[1].id));
+    let mut tx = store.begin().await.unwrap();
+    for project in &projects {
+        tx.insert_project(project).await.unwrap();
+    }
+    tx.append_event(&given::event(used)).await.unwrap();
+    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    tx.delete_project(&projects[1], NOW).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut changes = store.changes();
+    let before = store.counts().statements;
+    let mut tx = store.begin().await.unwrap();
+    let data = json!({ "version": "1" });
+    tx.append_event_to_every_project(EventKind::ArtifactImported, ("release", "rke2/1"), None, &data).await.unwrap();
+    assert_eq!(store.counts().statements - before, 2);
+    tx.commit().await.unwrap();
+    let mut hinted = Vec::new();
+    while let Ok(change) = changes.try_recv() {
+        hinted.push(change);
+    }
+    let mut reader = store.read().await.unwrap();
+    for project in projects.iter().filter(|project| project.id != projects[1].id) {
+        let stream = StreamName::Project(project.id);
+        let sequence = if stream == used { 2 } else { 1 };
+        let events = reader.events(stream, sequence - 1, 10).await.unwrap();
+        assert_eq!(events.len(), 1, "{}", project.name);
+        let event = &events[0];
+        assert_eq!((event.sequence, event.kind), (sequence, EventKind::ArtifactImported));
+        assert_eq!((event.subject_kind.as_str(), event.subject_id.as_str()), ("release", "rke2/1"));
+        assert_eq!((&event.data, event.correlation), (&data, None));
+        assert!(hinted.contains(&Change::Event { stream, sequence }), "{}", project.name);
+    }
+    assert_eq!(reader.last_sequence(deleted).await.unwrap(), 0, "a deleted project gets no event");
+    assert_eq!(reader.last_sequence(StreamName::Platform).await.unwrap(), 1, "neither does the platform");
+    drop(reader);
+    assert_eq!(append(&store, used).await, 3);
 }
