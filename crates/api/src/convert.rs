@@ -7,8 +7,8 @@ use gpuaas_api_types::{
 use gpuaas_engine::commands::{authorities::AuthorityView, keys::SigningKeyView, sealing_key::SealingKeyView};
 use gpuaas_model::Name;
 use gpuaas_store::{
-    AllocationRecord, AllocationUser, ArchiveRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord,
-    TaskRecord, TokenRecord,
+    AllocationRecord, AllocationUser, ArchiveRecord, AuditRecord, EventRecord, NamedMember, ProjectRecord,
+    ServiceAccountRecord, TaskRecord, TokenRecord,
 };
 
 pub(crate) fn project(record: ProjectRecord) -> Project {
@@ -85,6 +85,7 @@ pub(crate) fn allocation(
     user: Option<&AllocationUser>,
     waiting: Option<Waiting>,
 ) -> Allocation {
+    let member = user.and_then(|user| user.member.as_ref());
     Allocation {
         waiting,
         id: record.id.to_string(),
@@ -95,8 +96,8 @@ pub(crate) fn allocation(
         state: record.state.to_string(),
         detail: record.detail,
         workload: user.map(|user| user.workload_name.to_string()),
-        member: user.map(|user| user.member.clone()),
-        component: user.map(|user| user.component_key.clone()),
+        member: member.map(NamedMember::name),
+        component: member.map(|member| member.component_key.clone()),
         created_at: record.created_at.to_string(),
     }
 }

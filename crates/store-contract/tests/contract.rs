@@ -291,6 +291,7 @@ behaviours! {
         row_that_cannot_be_read_is_named_by_table_key_and_column,
         verification_reads_every_row_during_a_change_and_names_defects,
         inspection_detects_a_missing_platform_and_creates_nothing,
+        allocation_in_use_is_read_although_its_member_cannot_be,
     }
     versions {
         database_of_every_earlier_version_migrates_and_keeps_its_rows,

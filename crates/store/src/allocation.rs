@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use gpuaas_model::{AllocationId, AllocationState, Name, NodeId, ProjectId, WorkloadId};
+use serde::Deserialize;
 
 use crate::{
     error::StoreError,
     hint::Change,
     page::Page,
     query::{Row, document, get_parsed, int, list_of, text},
-    record::{AllocationRecord, MemberRecord},
+    record::{AllocationRecord, member_name},
     select::Select,
     store::{Reader, Tx},
 };
@@ -34,10 +35,24 @@ pub struct AllocationUser {
     pub workload: WorkloadId,
     /// Name of the member's workload.
     pub workload_name: Name,
-    /// Name of the member, for example `agent-2`.
-    pub member: String,
+    /// Which member it is; `None` if its row cannot be read.
+    pub member: Option<NamedMember>,
+}
+
+/// What names a member in its workload, as its document has it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct NamedMember {
     /// The key of its component in the app, for example `agent`.
     pub component_key: String,
+    /// Number within the component, from 1.
+    pub ordinal: u32,
+}
+
+impl NamedMember {
+    /// Returns the name of the member, for example `agent-2`.
+    pub fn name(&self) -> String {
+        member_name(&self.component_key, self.ordinal)
+    }
 }
 
 impl Tx {
@@ -141,12 +156,13 @@ impl Reader {
         Ok(self.allocation_users(&[id]).await?.remove(&id))
     }
 
-    /// Returns the members that use these allocations.
+    /// Returns the members that use these allocations. A member whose document cannot be read has no name here and fails neither this nor
+    /// a list of allocations or nodes.
     pub async fn allocation_users(
         &mut self,
         ids: &[AllocationId],
     ) -> Result<BTreeMap<AllocationId, AllocationUser>, StoreError> {
-        let sql = "select members.id, members.doc, members.allocation_id, workloads.name from members \
+        let sql = "select members.id, members.doc, members.allocation_id, members.workload_id, workloads.name from members \
                    join workloads on workloads.id = members.workload_id \
                    where members.allocation_id in (select value from json_each($1)) and members.state <> 'removed'";
         let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
@@ -155,12 +171,14 @@ impl Reader {
 }
 
 fn user(row: &Row) -> Result<AllocationUser, StoreError> {
-    let member: MemberRecord = row.record_of("members", "doc")?;
+    let member = row.record_of::<NamedMember>("members", "doc");
+    if let Err(error) = &member {
+        tracing::warn!(%error, "a list shows an allocation without the name of the member that uses it");
+    }
     Ok(AllocationUser {
-        workload: member.workload,
+        workload: get_parsed(row, "workload_id")?,
         workload_name: get_parsed(row, "name")?,
-        member: member.name(),
-        component_key: member.component_key,
+        member: member.ok(),
     })
 }
 

@@ -79,7 +79,7 @@ mod workload_parts;
 mod workload_report;
 mod writer;
 
-pub use allocation::{AllocationFilter, AllocationUser};
+pub use allocation::{AllocationFilter, AllocationUser, NamedMember};
 pub use audit::{AuditFilter, ChainedRecord};
 pub use authority::StoredAuthority;
 pub use bad_row::BadRow;

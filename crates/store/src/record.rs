@@ -10,6 +10,7 @@ mod replica;
 mod step;
 mod workload;
 
+pub(crate) use workload::member_name;
 pub use {
     archive::{ArchiveRecord, ArchivedRange},
     browser::{BrowserSessionRecord, SignInLinkRecord},

@@ -325,7 +325,8 @@ pub(crate) async fn related_rows_of_a_page_take_one_statement_each(database: Dat
         let user = &users[allocation];
         assert_eq!((user.workload, &user.workload_name), (workload.id, &workload.name));
         let member = members.iter().find(|member| member.workload == workload.id).unwrap();
-        assert_eq!((&user.member, &user.component_key), (&member.name(), &member.component_key));
+        let named = user.member.as_ref().unwrap();
+        assert_eq!((named.name(), &named.component_key), (member.name(), &member.component_key));
     }
     let backwards: Vec<_> = allocations.iter().rev().copied().collect();
     let found = reader.allocations_of_ids(&backwards).await.unwrap();

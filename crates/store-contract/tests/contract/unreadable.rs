@@ -60,6 +60,24 @@ pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(dat
     assert_eq!(place(reader.sealing().await), "settings/sealing.current/value");
 }
 
+pub(crate) async fn allocation_in_use_is_read_although_its_member_cannot_be(database: Database) {
+    let store = database.open().await;
+    let (project, _, allocation) = given::allocated_node(&store, "gpu-1").await;
+    let workload = given::workload(&project, "train");
+    let member = given::member(&workload, &allocation);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_workload(&workload).await.unwrap();
+    tx.insert_members(&[member.clone()]).await.unwrap();
+    tx.commit().await.unwrap();
+    for doc in ["'{'", "'[]'", "''"] {
+        database.sql(&format!("update members set doc = {doc}")).await.unwrap();
+        let mut reader = store.read().await.unwrap();
+        let user = reader.allocation_users(&[allocation.id]).await.unwrap().remove(&allocation.id).expect("it is used");
+        assert_eq!((user.workload, user.workload_name, user.member), (workload.id, workload.name.clone(), None));
+        assert_eq!(place(reader.member(member.id).await), format!("members/{}/doc", member.id));
+    }
+}
+
 /// Inserts rows into every table that the verification test damages.
 async fn insert_rows(store: &Store) -> (ProjectRecord, NodeRecord, EnrollmentRecord, SecretRecord) {
     let (project, node, _) = given::allocated_node(store, "gpu-1").await;

@@ -186,6 +186,11 @@ impl WorkloadRecord {
     }
 }
 
+/// Returns the name of a member from its component and its number, for example `server-1`.
+pub(crate) fn member_name(component_key: &str, ordinal: u32) -> String {
+    format!("{component_key}-{ordinal}")
+}
+
 /// A workload's part on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberRecord {
@@ -253,7 +258,7 @@ impl MemberRecord {
 
     /// Returns the name from component and ordinal, for example `server-1`.
     pub fn name(&self) -> String {
-        format!("{}-{}", self.component_key, self.ordinal)
+        member_name(&self.component_key, self.ordinal)
     }
 
     /// Returns the platform's own judgment, without what a controller reported.
