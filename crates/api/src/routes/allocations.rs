@@ -1,5 +1,7 @@
 //! Allocations.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Json,
     extract::{Path, State},
@@ -8,8 +10,8 @@ use axum::{
 };
 use gpuaas_api_types::{Allocation, CreateAllocation, List};
 use gpuaas_engine::commands::allocation;
-use gpuaas_model::AllocationState;
-use gpuaas_store::{AllocationFilter, AllocationRecord, Reader, StoreError};
+use gpuaas_model::{AllocationState, Name, NodeId};
+use gpuaas_store::{AllocationFilter, AllocationRecord, NodeRecord, Reader, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -158,18 +160,32 @@ pub(super) async fn all_shown(
     reader: &mut Reader,
     records: Vec<AllocationRecord>,
 ) -> Result<Vec<Allocation>, StoreError> {
-    let nodes = reader.node_names(records.iter().map(|record| record.node)).await?;
+    if records.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = reader.node_names(records.iter().map(|record| record.node)).await?;
+    let is_changing = |record: &&AllocationRecord| record.state.holds_node() && record.state != AllocationState::Active;
+    let changing: Vec<_> = records.iter().filter(is_changing).map(|record| record.node).collect();
+    let nodes = reader.nodes_of_ids(changing).await?;
+    all_shown_on(reader, records, &names, &nodes.into_values().collect::<Vec<_>>()).await
+}
+
+/// Like [`all_shown`], on nodes that are read already: `names` has all of them, and `nodes` at least those whose allocation is changing.
+pub(super) async fn all_shown_on(
+    reader: &mut Reader,
+    records: Vec<AllocationRecord>,
+    names: &BTreeMap<NodeId, Name>,
+    nodes: &[NodeRecord],
+) -> Result<Vec<Allocation>, StoreError> {
     let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
     let ids: Vec<_> = records.iter().map(|record| record.id).collect();
     let users = reader.allocation_users(&ids).await?;
-    let is_changing = |record: &&AllocationRecord| record.state.holds_node() && record.state != AllocationState::Active;
-    let changing: Vec<_> = records.iter().filter(is_changing).map(|record| record.node).collect();
-    let links = reader.nodes_of_ids(changing).await?;
-    let shown = records.into_iter().map(|record| match (nodes.get(&record.node), projects.get(&record.project)) {
-        (Some(node), Some(project)) => {
+    let nodes: BTreeMap<NodeId, &NodeRecord> = nodes.iter().map(|node| (node.id, node)).collect();
+    let shown = records.into_iter().map(|record| match (names.get(&record.node), projects.get(&record.project)) {
+        (Some(name), Some(project)) => {
             let user = users.get(&record.id);
-            let waiting = links.get(&record.node).and_then(|node| waiting::of_allocation(&record, node));
-            Ok(convert::allocation(record, node, project, user, waiting))
+            let waiting = nodes.get(&record.node).and_then(|node| waiting::of_allocation(&record, node));
+            Ok(convert::allocation(record, name, project, user, waiting))
         }
         (None, _) => Err(StoreError::NotFound { what: "node", id: record.node.to_string() }),
         (_, None) => Err(StoreError::NotFound { what: "project", id: record.project.to_string() }),

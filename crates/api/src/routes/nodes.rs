@@ -103,7 +103,11 @@ async fn held(
 ) -> Result<BTreeMap<String, Allocation>, ApiProblem> {
     let mut open = reader.open_allocations_of(nodes.iter().map(|node| node.id)).await?;
     open.retain(|allocation| caller.principal.sees(allocation.project));
-    let shown = allocations::all_shown(reader, open).await?;
+    if open.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let names = nodes.iter().map(|node| (node.id, node.name.clone())).collect();
+    let shown = allocations::all_shown_on(reader, open, &names, nodes).await?;
     Ok(shown.into_iter().map(|allocation| (allocation.node.clone(), allocation)).collect())
 }
 
