@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_api_types::{EnrollNode, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, EnrollNode, RegisterNode};
 use gpuaas_client::ClientError;
 
-use crate::world::Platform;
+use crate::world::{Platform, token_request};
 
 fn code(error: ClientError) -> String {
     match error {
@@ -37,4 +37,38 @@ async fn a_node_answers_a_ping_and_its_events_are_on_the_platform_stream() {
     assert_ne!(registered.enrollment.string, newer.enrollment.string);
     let nodes = admin.list_nodes(Some("registered".into()), None).await.expect("nodes").items;
     assert_eq!(nodes.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_allocation_of_a_node_is_shown_to_the_platform_and_to_its_holder_alone() {
+    let platform = Platform::start(2);
+    let admin = platform.client();
+    for name in ["ml", "others"] {
+        admin.create_project(&CreateProject { name: name.into() }).await.expect("made");
+    }
+    let ask = CreateAllocation { project: "ml".into(), node: "demo-1".into() };
+    let allocation = admin.create_allocation(&ask).await.expect("made").id;
+    let with = async |role: &str, project: Option<&str>| {
+        let name = format!("{role} of {}", project.unwrap_or("the platform"));
+        let token = admin.create_token(&token_request(&name, role, project)).await.expect("made");
+        platform.client_with(&token.secret)
+    };
+    for client in [platform.client(), with("platform-operator", None).await] {
+        let listed = client.list_nodes(None, None).await.expect("nodes").items;
+        let held = listed.iter().find(|node| node.name == "demo-1").and_then(|node| node.allocation.as_ref());
+        let held = held.expect("the allocation that holds it");
+        assert_eq!((held.id.as_str(), held.project_name.as_str()), (allocation.as_str(), "ml"));
+        assert_eq!((&held.workload, &held.member, &held.component), (&None, &None, &None));
+        let free = listed.iter().find(|node| node.name == "demo-2").expect("it is listed");
+        assert!(free.allocation.is_none(), "{:?}", free.allocation);
+    }
+    let holder = with("viewer", Some("ml")).await;
+    let held = holder.get_node("demo-1").await.expect("its node").allocation.expect("its allocation");
+    assert_eq!(held.id, allocation);
+    let stranger = with("project-admin", Some("others")).await;
+    assert_eq!(stranger.get_node("demo-1").await.map_err(code).expect_err("of another project"), "not_found");
+    assert!(stranger.list_allocations(None, None).await.expect("a list").items.is_empty());
+    for tenant in [holder, stranger] {
+        assert_eq!(tenant.list_nodes(None, None).await.map_err(code).expect_err("a list of the platform"), "forbidden");
+    }
 }
