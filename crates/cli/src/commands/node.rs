@@ -302,7 +302,8 @@ const NODES: Listing<Node> = Listing {
         column("REGION", |node| node.region.clone().unwrap_or_default()),
         column("PROJECT", |node| of_allocation(node, |allocation| Some(&allocation.project_name))),
         column("WORKLOAD", |node| of_allocation(node, |allocation| allocation.workload.as_ref())),
-        column("MEMBER", |node| of_allocation(node, |allocation| allocation.member.as_ref())),
+        // The workload tells where a node is used; its member is one of many columns for which a terminal has no room.
+        wide("MEMBER", |node| of_allocation(node, |allocation| allocation.member.as_ref())),
         column("WAITING FOR", |node| waiting_shown::cell(node.waiting.as_ref())),
         wide("LABELS", |node| {
             let labels = node.labels.iter().map(|(key, value)| format!("{key}={value}"));
