@@ -4,6 +4,11 @@ import type { Member, OperationKind } from "../../api/types";
 import { oneLine } from "../../text/plain";
 import { groupOf } from "./graph";
 
+/** The id of a member's row: rows are marked by their ids on every page, and members of two workloads may have the same name. */
+export function rowOfMember(workload: { id: string }, member: Pick<Member, "name">): string {
+  return `${workload.id}/${member.name}`;
+}
+
 /** Members that are shown: those present, and if wanted those that were removed. */
 export function shownMembers(members: readonly Member[], filter: string, removed: boolean): Member[] {
   const wanted = filter.trim().toLowerCase();

@@ -20,7 +20,7 @@ async function announced(listsMembers: boolean): Promise<unknown[]> {
 }
 
 test("a new member is announced where members are listed, and nowhere else", async () => {
-  expect(await announced(true)).toEqual([["member", [{ id: "agent-2", name: "agent-2" }]]]);
+  expect(await announced(true)).toEqual([["member", [{ id: "w-1/agent-2", name: "agent-2" }]]]);
   vi.restoreAllMocks();
   expect(await announced(false)).toEqual([]);
 });

@@ -1,10 +1,17 @@
 //! One workload with its members, and its latest operation, live.
 
 import { api, take } from "../../api/client";
-import type { Event, Member, OperationDetail, WorkloadDetail } from "../../api/types";
+import type { Event, OperationDetail, WorkloadDetail } from "../../api/types";
 import { Newcomers } from "../../live/list";
 import type { LiveSource } from "../../live/live.svelte";
 import { operationOf, workloadOf } from "../../live/touches";
+import { rowOfMember } from "./members";
+
+/** A member in the table of members. */
+interface Row {
+  id: string;
+  name: string;
+}
 
 /** `listsMembers` says that the page lists the members, so that new ones announce themselves. */
 export function workloadDetail(
@@ -13,12 +20,15 @@ export function workloadDetail(
   { listsMembers = false }: { listsMembers?: boolean } = {},
 ): LiveSource<WorkloadDetail> {
   const params = { path: { workload: name }, query: { project } };
-  const newcomers = listsMembers ? new Newcomers<Member>({ what: "member", id: (member) => member.name }) : undefined;
+  const newcomers = listsMembers
+    ? new Newcomers<Row>({ what: "member", id: ({ id }) => id, name: ({ name }) => name })
+    : undefined;
   return {
     key: `workload ${project ?? ""} ${name}`,
     load: async (signal) => {
       const detail = await take(api.GET("/api/v1/workloads/{workload}", { params, signal }));
-      newcomers?.meet(detail.members, signal);
+      const rows = detail.members.map((member) => ({ id: rowOfMember(detail.workload, member), name: member.name }));
+      newcomers?.meet(rows, signal);
       return detail;
     },
     on: (event: Event, detail) => {
