@@ -26,6 +26,8 @@ export interface ListSource<T> {
   /** The order of the first reading. What is added later comes last, so that no row moves. Without it, the order is that of the API. */
   order?(a: T, b: T): number;
   /** See [`Source`](./reader). */
+  pause?: number;
+  /** See [`Source`](./reader). */
   every?: number;
 }
 
@@ -37,6 +39,7 @@ export function listSource<T>(list: ListSource<T>, announce: Pick<Arrivals, "add
   return {
     key: list.key,
     scope: list.scope,
+    pause: list.pause,
     every: list.every,
     on: (event) => list.on(event),
     load: async (signal) => {

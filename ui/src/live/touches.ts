@@ -26,6 +26,11 @@ export function nodeOf(event: Event): string | undefined {
   return event.subject_kind === "node" ? event.subject_id : text(event.data, "node");
 }
 
+/** Name of the member that an event of a member is about. */
+export function memberOf(event: Event): string | undefined {
+  return text(event.data, "member");
+}
+
 /** What gathered since the last reading. */
 export class Touched {
   #all = false;

@@ -6,7 +6,7 @@ import type { Node, Task } from "../../api/types";
 import type { Scope } from "../../live/hub.svelte";
 import { listSource } from "../../live/list";
 import type { LiveSource } from "../../live/live.svelte";
-import { nodeOf } from "../../live/touches";
+import { memberOf, nodeOf } from "../../live/touches";
 import { hasEnded } from "./fleet";
 
 /** Events of nodes are on the platform's stream, which platform roles alone may read; those of members and allocations on their project's. */
@@ -25,6 +25,8 @@ export function readNode(node: string, signal?: AbortSignal): Promise<Node> {
 
 /** Members and allocations of projects that are not chosen change without an event on the followed streams. */
 const OTHER_PROJECTS_MS = 60_000;
+/** Every start and end of an operation reads all nodes again. */
+const ALL_NODES_MS = 2_000;
 
 /** All nodes. Changes of their members are followed in the chosen project, and read by the clock in others. */
 export function fleet(): LiveSource<Node[]> {
@@ -41,6 +43,7 @@ export function fleet(): LiveSource<Node[]> {
       // A workload takes or leaves its nodes in operations, which do not name all of them.
       return CHANGES_ALLOCATIONS.has(event.kind);
     },
+    pause: ALL_NODES_MS,
     every: OTHER_PROJECTS_MS,
   });
 }
@@ -53,13 +56,21 @@ export function oneNode(name: string): LiveSource<Node> {
     scope: nodeScope(),
     load: (signal) => readNode(name, signal),
     on: (event, node) => {
-      if (event.subject_kind === "allocation") return event.subject_id === node?.allocation?.id;
-      // Members on the node follow its connection and their unit: a project's stream has no events of nodes.
-      if (event.subject_kind === "member") return true;
+      if (event.subject_kind === "allocation")
+        return event.subject_id === node?.allocation?.id || nodeOf(event) === (node?.name ?? name);
+      // The member on the node follows its connection and its unit: a project's stream has no events of nodes.
+      if (event.subject_kind === "member") return isOn(node, memberOf(event));
       const about = nodeOf(event);
       return about !== undefined && (about === name || about === node?.id);
     },
   };
+}
+
+/** Whether a member of this name may be on the node. The first member on an allocated node is known only after the next reading. */
+function isOn(node: Node | undefined, member: string | undefined): boolean {
+  if (node === undefined) return true;
+  const { allocation } = node;
+  return allocation != null && (allocation.member == null || allocation.member === member);
 }
 
 /** Whether the chosen project holds a node now. */
