@@ -1,6 +1,6 @@
-//! Words of the page of logs.
+//! Words of the states of a feed.
 
-import type { FeedState } from "../../logs/feed.svelte";
+import type { FeedState } from "./feed.svelte";
 
 export const FEED_WORDS: Record<FeedState, string> = {
   idle: "Stopped",
