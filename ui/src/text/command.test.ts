@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { actionOf, commandLine, inProject, pageOf } from "./command";
+import { actionOf, commandLine, inProject, isReleaseOf, pageOf } from "./command";
 
 describe("commandLine", () => {
   it("quotes what a shell would change", () => {
@@ -69,6 +69,21 @@ describe("actionOf", () => {
 
   it("ignores a member that is no name", () => {
     expect(actionOf("gpuaas workload remove-member train <b>")).toEqual({ kind: "remove_member" });
+  });
+});
+
+describe("isReleaseOf", () => {
+  it("is true for the release of that allocation alone", () => {
+    expect(isReleaseOf("gpuaas allocation release a-1", "a-1")).toBe(true);
+    for (const line of [
+      "gpuaas allocation release a-2",
+      "gpuaas allocation release",
+      "gpuaas allocation release a-1 --dry-run",
+      "gpuaas allocation show a-1",
+      undefined,
+      null,
+    ])
+      expect(isReleaseOf(line, "a-1"), String(line)).toBe(false);
   });
 });
 

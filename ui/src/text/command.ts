@@ -76,6 +76,12 @@ export function actionOf(command: string | null | undefined): NextAction | undef
   };
 }
 
+/** Whether a line releases this allocation, as `gpuaas allocation release ID` does without flags. */
+export function isReleaseOf(command: string | null | undefined, allocation: string): boolean {
+  const [program, noun, verb, id, ...rest] = (command ?? "").trim().split(/\s+/);
+  return program === "gpuaas" && noun === "allocation" && verb === "release" && id === allocation && rest.length === 0;
+}
+
 function option(args: string[], name: string): string | undefined {
   const at = args.indexOf(name);
   return at < 0 ? undefined : args[at + 1];
