@@ -1,6 +1,7 @@
 //! Entries that are added to a list while a person looks at it: their rows are marked for a while, and a sentence names them.
 //!
-//! Guarantees: however many entries arrive, readers of the screen hear at most one sentence in [`PAUSE_MS`], the first of them at once.
+//! Guarantees: however many entries arrive, readers of the screen hear at most one sentence in [`PAUSE_MS`], the first of them at once. While
+//! a modal dialog is open, they would not hear it: its sentence follows when the dialog closes.
 
 import { counted, oneLine, sentenceCase } from "../text/plain";
 import { browserTiming, type Timing } from "./reader";
@@ -9,6 +10,8 @@ import { browserTiming, type Timing } from "./reader";
 export const MARKED_MS = 8_000;
 /** A screen reader needs about this long for a sentence. */
 export const PAUSE_MS = 5_000;
+/** After a dialog, it first says where the focus is. */
+export const AFTER_DIALOG_MS = 500;
 
 export interface Arrival {
   id: string;
@@ -31,8 +34,10 @@ export class Arrivals {
   /** Grows with every arrival. Nothing reactive depends on it. */
   count = 0;
   /** What arrived since something was said, by what it is. */
-  readonly #unsaid = new Map<string, Arrival[]>();
+  readonly #unsaid = new Map<string, { first: Arrival; count: number }>();
   #isWaiting = false;
+  /** How many modal dialogs are open. */
+  #held = 0;
   #quietUntil = -Infinity;
   #cancelEnd: () => void = () => undefined;
 
@@ -40,15 +45,43 @@ export class Arrivals {
 
   /** Marks and announces entries. `what` is one of them in words, for example `service account`. */
   add(what: string, entries: readonly Arrival[]): void {
-    if (entries.length === 0) return;
+    const [first] = entries;
+    if (first === undefined) return;
     this.count += 1;
     this.#mark(entries.map(({ id }) => id));
-    this.#unsaid.set(what, [...(this.#unsaid.get(what) ?? []), ...entries]);
-    if (this.#isWaiting) return;
+    const before = this.#unsaid.get(what);
+    this.#unsaid.set(what, { first: before?.first ?? first, count: (before?.count ?? 0) + entries.length });
+    this.#sayInTime();
+  }
+
+  /** Keeps sentences until the returned function is called: a modal dialog takes everything else from readers of the screen. */
+  hold(): () => void {
+    this.#held += 1;
+    return () => {
+      this.#held -= 1;
+      this.#quietUntil = Math.max(this.#quietUntil, this.timing.now() + AFTER_DIALOG_MS);
+      this.#sayInTime();
+    };
+  }
+
+  /** Forgets the sentences about a page that was left. Marks stay: the ids of rows are the same on every page. */
+  leave(): void {
+    this.#unsaid.clear();
+    this.#cancelEnd();
+    this.said = [];
+  }
+
+  #sayInTime(): void {
+    if (this.#isWaiting || this.#held > 0 || this.#unsaid.size === 0) return;
     const wait = this.#quietUntil - this.timing.now();
     this.#isWaiting = wait > 0;
-    if (this.#isWaiting) this.timing.after(wait, () => this.#say());
+    if (this.#isWaiting) this.timing.after(wait, () => this.#waited());
     else this.#say();
+  }
+
+  #waited(): void {
+    this.#isWaiting = false;
+    this.#sayInTime();
   }
 
   #mark(ids: readonly string[]): void {
@@ -61,18 +94,16 @@ export class Arrivals {
   }
 
   #say(): void {
-    this.said = [...this.#unsaid].map(([what, entries]) => announcementOf(what, entries));
+    this.said = [...this.#unsaid].map(([what, { first, count }]) => announcementOf(what, first, count));
     this.#unsaid.clear();
-    this.#isWaiting = false;
     this.#quietUntil = this.timing.now() + PAUSE_MS;
     this.#cancelEnd();
     this.#cancelEnd = this.timing.after(MARKED_MS, () => (this.said = []));
   }
 }
 
-function announcementOf(what: string, entries: readonly Arrival[]): Announcement {
-  const [first] = entries;
-  if (first === undefined || entries.length > 1) return { text: counted(entries.length, `new ${what}`) };
+function announcementOf(what: string, first: Arrival, count: number): Announcement {
+  if (count > 1) return { text: counted(count, `new ${what}`) };
   return { text: sentenceCase(`new ${what}`), name: oneLine(first.name) };
 }
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { Arrivals, MARKED_MS, PAUSE_MS } from "./arrivals.svelte";
+import { AFTER_DIALOG_MS, Arrivals, MARKED_MS, PAUSE_MS } from "./arrivals.svelte";
 
 function setUp() {
   let at = 0;
@@ -62,4 +62,41 @@ it("an empty addition changes nothing", () => {
   const { arrivals } = setUp();
   arrivals.add("node", []);
   expect([arrivals.count, arrivals.said]).toEqual([0, []]);
+});
+
+it("says what arrives while a dialog is open when the last one closes", () => {
+  const { arrivals, pass } = setUp();
+  const closed = arrivals.hold();
+  const confirmed = arrivals.hold();
+  arrivals.add("node", [entry("a")]);
+  arrivals.add("node", [entry("b")]);
+  confirmed();
+  pass(PAUSE_MS);
+  expect([arrivals.said, arrivals.marked.size], "rows are marked at once").toEqual([[], 2]);
+  closed();
+  pass(AFTER_DIALOG_MS);
+  expect(arrivals.said).toEqual([{ text: "2 new nodes" }]);
+});
+
+it("keeps the pause between two sentences although a dialog closes", () => {
+  const { arrivals, pass } = setUp();
+  arrivals.add("node", [entry("a")]);
+  arrivals.add("node", [entry("b")]);
+  const closed = arrivals.hold();
+  pass(PAUSE_MS - 1_000);
+  closed();
+  expect(arrivals.said).toEqual([{ text: "New node", name: "a" }]);
+  pass(1_000);
+  expect(arrivals.said).toEqual([{ text: "New node", name: "b" }]);
+});
+
+it("says nothing on a page about the one before it", () => {
+  const { arrivals, pass } = setUp();
+  arrivals.add("node", [entry("a")]);
+  arrivals.add("node", [entry("b")]);
+  arrivals.leave();
+  expect(arrivals.said).toEqual([]);
+  arrivals.add("token", [entry("c")]);
+  pass(PAUSE_MS);
+  expect(arrivals.said).toEqual([{ text: "New token", name: "c" }]);
 });
