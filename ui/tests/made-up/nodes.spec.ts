@@ -54,14 +54,41 @@ test("a large fleet has few rows of marks, each for several nodes and as the wor
   await expect(page.getByText(/^gpu-01 to gpu-\d+: needs attention$/)).toBeVisible();
 });
 
-test("the list shows the role of each node with its workload", async ({ page, serve }) => {
+test("the list shows the member on each node with its workload", async ({ page, serve }) => {
   const server = await serve();
   await page.goto(`${server.url}/nodes`);
   const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "gpu-09", exact: true }) });
-  await expect(row).toContainText("agent of train");
+  await expect(row).toContainText("agent-2 of train");
   await row.getByRole("link", { name: "train", exact: true }).click();
   await expect(page.getByRole("heading", { level: 1, name: "train" })).toBeVisible();
 });
+
+for (const [nodes, kind] of [
+  [64, "short"],
+  [300, "long"],
+] as const) {
+  test(`in a ${kind} list, the state of a node fits at 1280 pixels, and ends with an ellipsis where it does not`, async ({
+    page,
+    serve,
+  }) => {
+    const server = await serve({ nodes });
+    await page.setViewportSize({ width: 1_280, height: 1_400 });
+    await page.goto(`${server.url}/nodes`);
+    const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "gpu-23", exact: true }) });
+    const cell = row.getByRole("cell").filter({ hasText: "Needs reimage" });
+    const isCut = () => cell.evaluate((shown) => shown.scrollWidth > shown.clientWidth);
+    await expect(cell).toBeVisible();
+    expect(await isCut()).toBe(false);
+    await expect(cell, "it has no clip of its own").not.toHaveAttribute("data-cut");
+    await page.setViewportSize({ width: 800, height: 1_400 });
+    await expect.poll(isCut).toBe(true);
+    if (kind === "long") await expect(cell).toHaveAttribute("data-cut");
+    await expect(cell).toHaveCSS("text-overflow", "ellipsis");
+    await expect(cell).toHaveCSS("overflow-x", kind === "long" ? "clip" : "hidden");
+    // A box in a line is clipped; only words leave room for an ellipsis.
+    await expect(cell.getByText("Needs reimage")).toHaveCSS("display", "inline");
+  });
+}
 
 test("a member is drained from the page of its node, or its page says why not", async ({ page, serve }) => {
   const server = await serve();

@@ -22,7 +22,7 @@ test("what one person starts appears at another, who has no controls and learns 
 
   // The operator of the machine drains the member on it.
   const page = await open("/nodes");
-  await expect(page.getByRole("row").filter({ hasText: "demo-2" })).toContainText("agent of train");
+  await expect(page.getByRole("row").filter({ hasText: "demo-2" })).toContainText("agent-1 of train");
   await page.getByRole("link", { name: "demo-2", exact: true }).click();
   const dialog = await ofNode(page, "Drain agent-1");
   await expectPlan(dialog, platform, {
