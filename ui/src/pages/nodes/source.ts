@@ -70,7 +70,8 @@ export function oneNode(name: string): LiveSource<Node> {
 function isOn(node: Node | undefined, member: string | undefined): boolean {
   if (node === undefined) return true;
   const { allocation } = node;
-  return allocation != null && (allocation.member == null || allocation.member === member);
+  if (!allocation) return false;
+  return !allocation.member || allocation.member === member;
 }
 
 /** Whether the chosen project holds a node now. */
