@@ -19,6 +19,9 @@ pub struct AuditChain {
     /// The newest seal. Absent before the first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_seal: Option<AuditSeal>,
+    /// Why the replica that answers seals nothing, for example because seals were removed. Absent while it seals.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stopped: Option<String>,
 }
 
 /// A signed digest of consecutive audit records and of the seal before it.
@@ -61,27 +64,28 @@ pub struct AuditVerification {
     /// `intact` or `broken`.
     #[schema(value_type = crate::schema::ChainResult)]
     pub result: String,
-    /// Number of records that were read: all, or those before the first defect.
+    /// Number of records that were read.
     pub records: u64,
     /// How many of the records were read from archives.
     pub archived: u64,
     /// How many of the records no seal covers yet.
     pub unsealed: u64,
-    /// Number of intact seals: all, or those before the first defect.
+    /// Number of seals that were read.
     pub seals: u64,
-    /// The last intact seal. Note it outside of the control plane, to give it to a later verification.
+    /// The newest seal with a valid signature. Note it outside of the control plane, to give it to a later verification.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub head: Option<AuditHead>,
-    /// Time of the last intact seal.
+    /// Time at which that seal was made.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(format = DateTime)]
     pub sealed_at: Option<String>,
-    /// The first defect. Absent if the chain is intact.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub defect: Option<AuditDefect>,
+    /// The first defects, at most 20, in the order of the chain. Empty if the chain is intact.
+    pub defects: Vec<AuditDefect>,
+    /// Number of all defects.
+    pub defects_found: u64,
 }
 
-/// The first place at which the audit differs from its seals.
+/// A place at which the audit differs from its seals.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AuditDefect {
     /// `changed`, `missing`, `added` or `signature`.

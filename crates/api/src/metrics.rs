@@ -20,6 +20,7 @@ pub(crate) const WORKLOADS: &str = "gpuaas_workloads";
 pub(crate) const OPERATIONS: &str = "gpuaas_operations_open";
 pub(crate) const CERTIFICATES: &str = "gpuaas_certificates_end_timestamp_seconds";
 pub(crate) const FORGED: &str = "gpuaas_forged_rows_refused_total";
+pub(crate) const UNSEALED: &str = "gpuaas_audit_unsealed_seconds";
 pub(crate) const STATEMENTS: &str = "gpuaas_store_statements_total";
 pub(crate) const DAMAGED: &str = "gpuaas_store_damaged";
 pub(crate) const CHANGES: &str = "gpuaas_store_changes_total";
@@ -51,6 +52,7 @@ impl Metrics {
             metrics::describe_gauge!(WORKLOADS, "Workloads by lifecycle and health.");
             metrics::describe_gauge!(OPERATIONS, "Operations that have not ended.");
             metrics::describe_counter!(FORGED, "Rows that were refused because their authentication code is invalid.");
+            metrics::describe_gauge!(UNSEALED, "Age of the oldest audit record without a seal, 0 if there is none.");
             metrics::describe_gauge!(
                 DAMAGED,
                 "1 after the database has reported damage of its files, until a restart."

@@ -3,6 +3,8 @@
 //! Guarantees: each seal continues the newest one, whichever replica wrote it, because its number is unique and checked in its
 //! transaction. No writer of an audit record waits for a seal. A sealer that dies leaves either a whole seal or none.
 //!
+//! A process seals nothing once a seal that it wrote or read is gone. Records of an archive that cannot be read are awaited for an hour.
+//!
 //! Numbers of audit records are committed in order and without gaps, because a change holds the counter until it ends. So no record can
 //! appear below a number that a seal covers already.
 
@@ -13,7 +15,7 @@ use gpuaas_store::{AuditSealRecord, Change, Reader, StoreError};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use crate::{
-    audit_chain::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest},
+    audit_chain::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest, Stretch, sealed_state},
     engine::Engine,
 };
 
@@ -54,6 +56,10 @@ impl Engine {
                 Ok(Sealing::Complete) => None,
                 Ok(Sealing::Partial) => Some(PAUSE),
                 Ok(Sealing::Elsewhere) => Some(LEASE_TTL),
+                Err(error @ ChainError::Removed { .. }) => {
+                    tracing::error!(%error, "sealing of the audit has stopped");
+                    Some(SWEEP_EVERY)
+                }
                 Err(error) => {
                     tracing::warn!(%error, "audit records could not be sealed; trying again");
                     Some(RETRY_AFTER)
@@ -97,13 +103,13 @@ impl Engine {
     /// Writes the next seal, if there are records without one.
     pub async fn seal_audit(&self) -> Result<Sealing, ChainError> {
         let (newest, written) = {
+            let remembered = self.sealer_memory().newest();
             let mut reader = self.store().read().await?;
-            let newest = reader.newest_audit_seal().await?;
-            let (written, sealed) = (reader.last_audit().await?, newest.as_ref().map_or(0, |seal| seal.last));
-            if written < sealed {
-                return Err(ChainError::Ahead { sealed, written });
+            let (newest, written) = sealed_state(&mut reader, remembered).await?;
+            if let Some(newest) = &newest {
+                self.sealer_memory().remember(newest);
             }
-            if written == sealed {
+            if newest.as_ref().map_or(0, |seal| seal.last) == written {
                 return Ok(Sealing::Complete);
             }
             if self.is_sealed_elsewhere(&mut reader).await? {
@@ -138,18 +144,22 @@ impl Engine {
             None => (0, 0, FIRST_PREVIOUS.to_owned()),
         };
         let (mut source, mut digest) = (ChainRecords::of(self), SealDigest::after(&previous));
-        let (mut last, mut records) = (after, 0);
-        while records < RECORDS_MAX {
-            let page = source.next(last, written).await?;
-            if page.is_empty() {
-                break;
-            }
-            for chained in page {
-                last = chained.sequence;
-                // A verification reports it. Left out like a missing record, so that it does not keep later records from their seal.
-                let Some(record) = &chained.record else { continue };
-                digest.add(record);
-                records += 1;
+        let (mut read, mut last, mut records) = (after, after, 0);
+        while read < written && records < RECORDS_MAX {
+            match source.next(read, written).await? {
+                Stretch::Records(page) => {
+                    for chained in page {
+                        (read, last) = (chained.sequence, chained.sequence);
+                        // Left out like a missing record, so that later records get their seal. A verification reports it.
+                        let Some(record) = &chained.record else { continue };
+                        digest.add(record);
+                        records += 1;
+                    }
+                }
+                Stretch::Gap(gap) => {
+                    self.sealer_memory().check_gap(&gap, self.ports().clock.now())?;
+                    read = gap.last;
+                }
             }
         }
         Ok((records > 0).then(|| AuditSealRecord {
@@ -180,6 +190,7 @@ impl Engine {
             Err(error) => return Err(error.into()),
         }
         tx.commit().await?;
+        self.sealer_memory().sealed(&seal);
         Ok(true)
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access_registry::OpenAccess,
+    audit_chain::SealerMemory,
     catalog::Catalog,
     drift_followers::DriftFollowers,
     fair_queue::{FairQueue, QueueLimits},
@@ -101,6 +102,7 @@ pub struct Engine {
     drift_checks: Arc<FairQueue>,
     /// Limits concurrent verifications of the audit.
     audit_verifications: Semaphore,
+    sealer_memory: SealerMemory,
     pub(crate) stop: CancellationToken,
 }
 
@@ -121,6 +123,7 @@ impl Engine {
             drift_followers: DriftFollowers::default(),
             drift_checks: FairQueue::new(DRIFT_CHECK_LIMITS),
             audit_verifications: Semaphore::new(AUDIT_VERIFICATIONS_MAX),
+            sealer_memory: SealerMemory::default(),
             stop: CancellationToken::new(),
         })
     }
@@ -237,6 +240,11 @@ impl Engine {
     /// Permits for verifications of the audit.
     pub(crate) fn audit_verifications(&self) -> &Semaphore {
         &self.audit_verifications
+    }
+
+    /// What this process remembers of the chain of the audit.
+    pub(crate) fn sealer_memory(&self) -> &SealerMemory {
+        &self.sealer_memory
     }
 
     /// Cancelled when the engine stops.

@@ -113,7 +113,20 @@ pub trait ArchiveFiles: Send + Sync {
     /// they could not be stored.
     async fn store(&self, lines: Vec<u8>) -> Result<ArchiveFile, String>;
 
-    /// Returns the lines of the file with this digest. The error explains why they cannot be read, for example because the file is missing
-    /// or does not have the digest.
-    async fn read(&self, sha256: &str) -> Result<Vec<u8>, String>;
+    /// Returns the lines of the file with this digest.
+    async fn read(&self, sha256: &str) -> Result<Vec<u8>, ArchiveReadError>;
+}
+
+/// Why the file of an archive cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArchiveReadError {
+    /// There is no file with the digest.
+    #[error("its file is missing")]
+    Missing,
+    /// What the archive names is not the file that was written.
+    #[error("{0}")]
+    Changed(String),
+    /// Reading failed, which says nothing about the file: a later attempt may succeed.
+    #[error("{0}")]
+    Failed(String),
 }

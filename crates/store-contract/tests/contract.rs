@@ -268,6 +268,7 @@ behaviours! {
         each_seal_continues_the_newest_one,
         the_database_refuses_to_change_or_remove_an_audit_seal,
         a_row_that_is_no_audit_record_is_returned_without_one,
+        a_row_that_is_no_audit_seal_is_returned_without_one,
         the_archive_of_an_audit_record_is_found_by_its_number,
         a_change_with_audit_records_is_hinted_once_and_only_in_its_process,
     }

@@ -9,7 +9,7 @@ use gpuaas_model::{ArchiveId, ArchiveKind, OperationId, StreamName, TaskId, Time
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, document, get_count, get_parsed, int, text},
+    query::{Row, Value, document, get_count, get_parsed, int, text},
     record::{ArchiveRecord, ArchivedRange, AuditRecord, EventRecord, OperationRecord, TaskRecord},
     select::Select,
     store::{Reader, Tx},
@@ -166,28 +166,37 @@ impl Reader {
         row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
     }
 
-    /// Returns the archive that holds the audit record with this number, if it was archived.
-    pub async fn archive_of_audit(&mut self, sequence: u64) -> Result<Option<ArchiveRecord>, StoreError> {
-        let sql = "select archive_id, last_sequence from archive_ranges where stream = $1 and first_sequence <= $2 \
-                   order by first_sequence desc limit 1";
-        let Some(row) = self.row(sql, vec![text(ArchivedRange::AUDIT), int(sequence)]).await? else { return Ok(None) };
-        if get_count(&row, "last_sequence")? < sequence {
-            return Ok(None);
+    /// Returns the archive that holds the audit record with this number, or the first one behind it, with the numbers
+    /// of the records that it holds; `None` if no archive holds this or a later record.
+    pub async fn archive_of_audit(&mut self, sequence: u64) -> Result<Option<(ArchiveId, ArchivedRange)>, StoreError> {
+        let holding = "select archive_id, stream, first_sequence, last_sequence from archive_ranges \
+                       where stream = $1 and first_sequence <= $2 order by first_sequence desc limit 1";
+        let behind = "select archive_id, stream, first_sequence, last_sequence from archive_ranges \
+                      where stream = $1 and first_sequence > $2 order by first_sequence limit 1";
+        for sql in [holding, behind] {
+            let Some(row) = self.row(sql, vec![text(ArchivedRange::AUDIT), int(sequence)]).await? else { continue };
+            let range = archived_range(&row)?;
+            if range.last >= sequence {
+                return Ok(Some((get_parsed(&row, "archive_id")?, range)));
+            }
         }
-        self.archive(get_parsed(&row, "archive_id")?).await.map(Some)
+        Ok(None)
     }
 
     /// Returns the next archived range whose rows may still exist.
     pub(crate) async fn next_range_to_delete(&mut self) -> Result<Option<ArchivedRange>, StoreError> {
         let sql = "select stream, first_sequence, last_sequence from archive_ranges where is_deleted = 0 \
                    order by stream, first_sequence limit 1";
-        let Some(row) = self.row(sql, Vec::new()).await? else { return Ok(None) };
-        Ok(Some(ArchivedRange {
-            stream: row.text("stream")?.to_owned(),
-            first: get_count(&row, "first_sequence")?,
-            last: get_count(&row, "last_sequence")?,
-        }))
+        self.row(sql, Vec::new()).await?.map(|row| archived_range(&row)).transpose()
     }
+}
+
+fn archived_range(row: &Row) -> Result<ArchivedRange, StoreError> {
+    Ok(ArchivedRange {
+        stream: row.text("stream")?.to_owned(),
+        first: get_count(row, "first_sequence")?,
+        last: get_count(row, "last_sequence")?,
+    })
 }
 
 fn is_older_than(oldest: Option<Timestamp>, before: Timestamp) -> bool {

@@ -117,14 +117,15 @@ impl Reader {
 /// An audit record as a link of the chain that seals form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainedRecord {
-    /// The number of the row.
+    /// The number of the row; [`u64::MAX`] if it has none.
     pub sequence: u64,
     /// The record; `None` if the row cannot be read as one.
     pub record: Option<AuditRecord>,
 }
 
 fn chained(row: &Row) -> Result<ChainedRecord, StoreError> {
-    let sequence = get_count(row, "sequence")?;
+    // SQLite also keeps a text in a column of numbers, and sorts it behind all of them.
+    let sequence = get_count(row, "sequence").unwrap_or(u64::MAX);
     match audit(row) {
         Ok(record) => Ok(ChainedRecord { sequence, record: Some(record) }),
         Err(StoreError::Corrupt(_)) => Ok(ChainedRecord { sequence, record: None }),

@@ -50,11 +50,31 @@ impl Reader {
         self.row(sql, Vec::new()).await?.map(|row| seal(&row)).transpose()
     }
 
-    /// Returns seals with a number above `after`, oldest first, at most `limit`.
-    pub async fn audit_seals(&mut self, after: u64, limit: u32) -> Result<Vec<AuditSealRecord>, StoreError> {
+    /// Returns seals with a number above `after`, oldest first, at most `limit`. A row that is no seal is returned
+    /// without one, because a verification must report it.
+    pub async fn chained_seals(&mut self, after: u64, limit: u32) -> Result<Vec<ChainedSeal>, StoreError> {
         let sql = "select * from audit_seals where number > $1 order by number limit $2";
         let limit = Value::Int(i64::from(limit.min(Page::LIMIT_MAX)));
-        self.rows(sql, vec![int(after), limit]).await?.iter().map(seal).collect()
+        self.rows(sql, vec![int(after), limit]).await?.iter().map(chained).collect()
+    }
+}
+
+/// A seal as a link of the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainedSeal {
+    /// The number of the row; [`u64::MAX`] if it has none.
+    pub number: u64,
+    /// The seal; `None` if the row cannot be read as one.
+    pub seal: Option<AuditSealRecord>,
+}
+
+fn chained(row: &Row) -> Result<ChainedSeal, StoreError> {
+    // SQLite also keeps a text in a column of numbers, and sorts it behind all of them.
+    let number = get_count(row, "number").unwrap_or(u64::MAX);
+    match seal(row) {
+        Ok(seal) => Ok(ChainedSeal { number, seal: Some(seal) }),
+        Err(StoreError::Corrupt(_)) => Ok(ChainedSeal { number, seal: None }),
+        Err(error) => Err(error),
     }
 }
 

@@ -81,6 +81,7 @@ mod writer;
 
 pub use allocation::{AllocationFilter, AllocationUser, NamedMember};
 pub use audit::{AuditFilter, ChainedRecord};
+pub use audit_seal::ChainedSeal;
 pub use authority::StoredAuthority;
 pub use bad_row::BadRow;
 pub use counts::StoreCounts;

@@ -1683,6 +1683,8 @@ export interface components {
              * @description Number of the last record that a seal covers; 0 before the first seal.
              */
             sealed_until: number;
+            /** @description Why the replica that answers seals nothing, for example because seals were removed. Absent while it seals. */
+            stopped?: string | null;
             /**
              * Format: int64
              * @description Number of records that no seal covers yet. A record is sealed some seconds after it was written.
@@ -1694,7 +1696,7 @@ export interface components {
              */
             unsealed_since?: string | null;
         };
-        /** @description The first place at which the audit differs from its seals. */
+        /** @description A place at which the audit differs from its seals. */
         AuditDefect: {
             /** @description Description of the defect. */
             detail: string;
@@ -1802,6 +1804,8 @@ export interface components {
          * @description Result of a verification of the audit, from its first record.
          * @example {
          *       "archived": 20000,
+         *       "defects": [],
+         *       "defects_found": 0,
          *       "head": {
          *         "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
          *         "seal": 412
@@ -1819,23 +1823,29 @@ export interface components {
              * @description How many of the records were read from archives.
              */
             archived: number;
-            defect?: components["schemas"]["AuditDefect"] | null;
+            /** @description The first defects, at most 20, in the order of the chain. Empty if the chain is intact. */
+            defects: components["schemas"]["AuditDefect"][];
+            /**
+             * Format: int64
+             * @description Number of all defects.
+             */
+            defects_found: number;
             head?: components["schemas"]["AuditHead"] | null;
             /**
              * Format: int64
-             * @description Number of records that were read: all, or those before the first defect.
+             * @description Number of records that were read.
              */
             records: number;
             /** @description `intact` or `broken`. */
             result: components["schemas"]["ChainResult"];
             /**
              * Format: date-time
-             * @description Time of the last intact seal.
+             * @description Time at which that seal was made.
              */
             sealed_at?: string | null;
             /**
              * Format: int64
-             * @description Number of intact seals: all, or those before the first defect.
+             * @description Number of seals that were read.
              */
             seals: number;
             /**

@@ -27,11 +27,15 @@ test("a broken chain is named with its place and its page", async ({ page, serve
     route.fulfill({
       json: {
         result: "broken",
-        records: 20,
+        records: 38_114,
         archived: 0,
         unsealed: 0,
-        seals: 2,
-        defect: { kind: "missing", seal: 3, record: 21, detail: "record 21 is missing" },
+        seals: 412,
+        defects: [
+          { kind: "missing", seal: 3, record: 21, detail: "record 21 is missing" },
+          { kind: "changed", seal: 9, detail: "records 80 to 90 differ from seal 9" },
+        ],
+        defects_found: 2,
       },
     }),
   );
@@ -40,6 +44,19 @@ test("a broken chain is named with its place and its page", async ({ page, serve
   const why = page.getByRole("region", { name: "Why the chain is broken" });
   await expect(why).toContainText("Record 21, of seal 3, is missing.");
   await expect(why.getByRole("link", { name: "audit_chain_broken" })).toBeVisible();
+  const others = page.getByRole("list", { name: "Other defects" });
+  await expect(others).toContainText("Seal 9 or one of its records was changed.");
+});
+
+test("the page says that sealing has stopped, and why", async ({ page, serve }) => {
+  const server = await serve({ rate: 0.01 });
+  const stopped = "audit seal 57 is gone; the newest in the database is 54";
+  await page.route("**/api/v1/audit/chain", (route) =>
+    route.fulfill({ json: { records: 400, sealed_until: 380, unsealed: 20, stopped } }),
+  );
+  await page.goto(`${server.url}/audit`);
+  await expect(chain(page)).toContainText("Sealing has stopped");
+  await expect(page.getByRole("region", { name: "Why sealing has stopped" })).toContainText(stopped);
 });
 
 test("who may not read archives sees no chain", async ({ page, serve }) => {

@@ -258,7 +258,7 @@ fn platform() -> Examples {
     });
     let verification = json!({
         "result": "intact", "records": 38_114, "archived": 20_000, "unsealed": 2, "seals": 412,
-        "head": { "seal": 412, "digest": SHA256 }, "sealed_at": AT,
+        "head": { "seal": 412, "digest": SHA256 }, "sealed_at": AT, "defects": [], "defects_found": 0,
     });
     let problem = json!({
         "type": "/docs/errors/forbidden", "title": "Forbidden", "status": 403, "code": "forbidden",

@@ -69,6 +69,7 @@ fn chain(view: ChainView) -> AuditChain {
         unsealed: view.unsealed,
         unsealed_since: view.unsealed_since.map(|at| at.to_string()),
         last_seal: view.newest.map(seal),
+        stopped: view.stopped,
     }
 }
 
@@ -85,7 +86,8 @@ fn verification(of: Verification) -> AuditVerification {
         seals: of.seals,
         head: of.head.map(|head| AuditHead { seal: head.seal, digest: head.digest }),
         sealed_at: of.sealed_at.map(|at| at.to_string()),
-        defect: of.broken.map(defect),
+        defects: of.defects.into_iter().map(defect).collect(),
+        defects_found: of.defects_found,
     }
 }
 

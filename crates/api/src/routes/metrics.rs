@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderMap, header},
     response::{IntoResponse, Response},
 };
-use gpuaas_engine::Caller;
+use gpuaas_engine::{Caller, unsealed_audit_since};
 use gpuaas_model::{Code, Connectivity, Health, Lifecycle, Permission};
 use gpuaas_store::StoreError;
 use metrics::{counter, gauge, with_local_recorder};
@@ -15,7 +15,7 @@ use crate::{
     auth, correlation,
     metrics::{
         CERTIFICATES, CHANGES, COMMITS, DAMAGED, FORGED, FREE_BYTES, NODES, OPERATIONS, STATEMENTS, TABLE_BYTES,
-        TABLE_ROWS, WORKLOADS,
+        TABLE_ROWS, UNSEALED, WORKLOADS,
     },
     peer::PeerAddress,
     problem::ApiProblem,
@@ -60,6 +60,8 @@ async fn count_rows(state: &ApiState) -> Result<(), StoreError> {
     let nodes = reader.node_counts().await?;
     let workloads = reader.workload_counts(None).await?;
     let open = reader.open_operation_count().await?;
+    let unsealed_since = unsealed_audit_since(&mut reader).await?;
+    let now = state.engine.ports().clock.now();
     with_local_recorder(&*state.metrics.recorder, || {
         for &connectivity in Connectivity::ALL {
             let count = nodes.get(&connectivity).copied().unwrap_or(0);
@@ -70,6 +72,7 @@ async fn count_rows(state: &ApiState) -> Result<(), StoreError> {
             gauge!(WORKLOADS, "lifecycle" => lifecycle.as_str(), "health" => health.as_str()).set(count as f64);
         }
         gauge!(OPERATIONS).set(open as f64);
+        gauge!(UNSEALED).set(unsealed_since.map_or(0.0, |since| now.since(since).as_secs_f64()));
         gauge!(CERTIFICATES).set(state.certificates.get().as_millis() as f64 / 1_000.0);
         counter!(FORGED).absolute(state.engine.store().forged_rows_refused());
     });

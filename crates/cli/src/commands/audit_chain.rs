@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gpuaas_api_types::{AuditChain, AuditHead, AuditVerification};
+use gpuaas_api_types::{AuditChain, AuditDefect, AuditHead, AuditVerification};
 use gpuaas_client::Client;
 use gpuaas_model::{ChainResult, Code};
 
@@ -55,28 +55,37 @@ fn described_chain(chain: &AuditChain) -> String {
     if let Some(seal) = &chain.last_seal {
         parts.push(format!("head {}:{}", seal.number, seal.digest));
     }
-    parts.join(" · ")
+    let stopped = chain.stopped.as_ref().map(|why| format!("\nsealing has stopped: {why}")).unwrap_or_default();
+    parts.join(" · ") + &stopped
 }
 
 fn described(of: &AuditVerification) -> String {
-    let mut parts = vec![format!("{} records", grouped(of.records))];
-    match &of.defect {
-        None => parts.push(format!("chain {}", of.result)),
-        Some(defect) => {
-            let places = [("record", defect.record), ("seal", defect.seal)];
-            let places = places.into_iter().filter_map(|(what, number)| Some(format!("{what} {}", number?)));
-            let at = places.collect::<Vec<_>>().join(", ");
-            parts.push(format!("chain {} at {at}: {}", of.result, defect.kind));
-        }
+    let mut parts = vec![format!("{} records", grouped(of.records)), format!("chain {}", of.result)];
+    match of.defects_found {
+        0 => {}
+        1 => parts.push("1 defect".to_owned()),
+        defects => parts.push(format!("{} defects", grouped(defects))),
     }
     if of.unsealed > 0 {
         parts.push(format!("{} not sealed yet", grouped(of.unsealed)));
     }
-    let which = if of.defect.is_some() { "last intact seal" } else { "last seal" };
-    parts.extend(of.sealed_at.as_ref().map(|at| format!("{which} {at}")));
+    parts.extend(of.sealed_at.as_ref().map(|at| format!("last seal {at}")));
     parts.extend(of.head.as_ref().map(|head| format!("head {}", shown_head(head))));
-    let lines = std::iter::once(parts.join(" · ")).chain(of.defect.as_ref().map(|defect| defect.detail.clone()));
-    lines.collect::<Vec<_>>().join("\n")
+    let mut lines = vec![parts.join(" · ")];
+    lines.extend(of.defects.iter().map(described_defect));
+    let more = of.defects_found.saturating_sub(of.defects.len() as u64);
+    if more > 0 {
+        lines.push(format!("and {} more", grouped(more)));
+    }
+    lines.join("\n")
+}
+
+fn described_defect(defect: &AuditDefect) -> String {
+    let places = [("record", defect.record), ("seal", defect.seal)];
+    let places = places.into_iter().filter_map(|(what, number)| Some(format!("{what} {}", number?)));
+    let place = places.collect::<Vec<_>>().join(", ");
+    let at = if place.is_empty() { place } else { format!(" at {place}") };
+    format!("{}{at}: {}", defect.kind, defect.detail)
 }
 
 fn shown_head(head: &AuditHead) -> String {
@@ -98,8 +107,6 @@ fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_api_types::AuditDefect;
-
     use super::*;
 
     fn intact() -> AuditVerification {
@@ -111,7 +118,8 @@ mod tests {
             seals: 412,
             head: Some(AuditHead { seal: 412, digest: "ab".repeat(32) }),
             sealed_at: Some("2026-07-01T13:55:00.000Z".to_owned()),
-            defect: None,
+            defects: Vec::new(),
+            defects_found: 0,
         }
     }
 
@@ -126,27 +134,34 @@ mod tests {
     }
 
     #[test]
-    fn result_is_one_line_and_a_defect_a_second_one() {
+    fn result_is_one_line_and_each_defect_another_one() {
         let digest = "ab".repeat(32);
         let line = "38,114 records · chain intact · 2 not sealed yet · last seal 2026-07-01T13:55:00.000Z";
         assert_eq!(described(&intact()), format!("{line} · head 412:{digest}"));
-        let defect = AuditDefect {
-            kind: "missing".to_owned(),
-            seal: Some(3),
-            record: Some(21),
-            detail: "record 21 is missing".to_owned(),
+        let defect = |kind: &str, seal, record, detail: &str| AuditDefect {
+            kind: kind.to_owned(),
+            seal,
+            record,
+            detail: detail.to_owned(),
         };
-        let broken = AuditVerification {
-            result: "broken".to_owned(),
-            records: 20,
-            unsealed: 0,
-            head: None,
-            sealed_at: None,
-            defect: Some(defect),
-            ..intact()
-        };
-        let expected = "20 records · chain broken at record 21, seal 3: missing\nrecord 21 is missing";
+        let defects = vec![
+            defect("missing", Some(3), Some(21), "record 21 is missing"),
+            defect("changed", None, None, "a seal has no number"),
+        ];
+        let (result, head, sealed_at) = ("broken".to_owned(), None, None);
+        let broken = AuditVerification { result, unsealed: 0, head, sealed_at, defects, defects_found: 5, ..intact() };
+        let expected = "38,114 records · chain broken · 5 defects\n\
+                        missing at record 21, seal 3: record 21 is missing\nchanged: a seal has no number\nand 3 more";
         assert_eq!(described(&broken), expected);
+    }
+
+    #[test]
+    fn chain_says_why_nothing_is_sealed() {
+        let stopped = Some("audit seal 57 is gone".to_owned());
+        let chain =
+            AuditChain { records: 9, sealed_until: 0, unsealed: 9, unsealed_since: None, last_seal: None, stopped };
+        let expected = "9 records · nothing sealed yet · 9 not sealed yet\nsealing has stopped: audit seal 57 is gone";
+        assert_eq!(described_chain(&chain), expected);
     }
 
     #[test]

@@ -76,6 +76,7 @@ async fn metrics_show_how_large_each_table_is() {
         of("gpuaas_store_table_bytes{table=\"audit\"}").is_some_and(|bytes| bytes >= 4_096.0)
             && of("gpuaas_store_table_rows{table=\"tokens\"}").is_some_and(|rows| rows >= 1.0)
             && of("gpuaas_store_free_bytes").is_some()
+            && of("gpuaas_audit_unsealed_seconds").is_some()
     })
     .await;
 }

@@ -13,6 +13,7 @@ use gpuaas_engine::{ChainError, ChainHead, Engine, Sealing, Verification, comman
 use gpuaas_model::{AuditAction, ChainDefect, Code, Coded, KeyState, OwnActor};
 use gpuaas_store::{AuditSealRecord, Gate, NewAudit, SigningKeyRecord, StoreError};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::engines::{Engines, admin, eventually};
 
@@ -46,10 +47,20 @@ async fn verify_by(engine: &Engine, expected: Option<&ChainHead>) -> Verificatio
     audit_chain::verify(engine, &admin(), expected).await.unwrap()
 }
 
-/// Returns how and where the chain is broken: the defect with the numbers of its seal and its record.
-async fn defect(engines: &Engines, expected: Option<&ChainHead>) -> Option<(ChainDefect, Option<u64>, Option<u64>)> {
-    let broken = verify_by(&engines.engine, expected).await.broken;
-    broken.map(|broken| (broken.defect, broken.seal, broken.record))
+/// How and where a chain is broken: the defect with the numbers of its seal and its record.
+type Place = (ChainDefect, Option<u64>, Option<u64>);
+
+async fn defects(engines: &Engines, expected: Option<&ChainHead>) -> Vec<Place> {
+    let verified = verify_by(&engines.engine, expected).await;
+    assert_eq!(verified.defects.len() as u64, verified.defects_found.min(20), "{verified:?}");
+    verified.defects.into_iter().map(|broken| (broken.defect, broken.seal, broken.record)).collect()
+}
+
+/// Returns the only defect, if there is one.
+async fn defect(engines: &Engines, expected: Option<&ChainHead>) -> Option<Place> {
+    let mut found = defects(engines, expected).await;
+    assert!(found.len() <= 1, "{found:?}");
+    found.pop()
 }
 
 /// Creates engines whose audit has three seals of three records each, and two records without a seal.
@@ -77,15 +88,15 @@ fn gate_after(passes: usize) -> (Gate, Arc<AtomicUsize>) {
 async fn sealed_records_are_intact_and_a_noted_head_stays_part_of_the_chain() {
     let engines = Engines::new().await;
     let empty = verify_by(&engines.engine, None).await;
-    assert_eq!((empty.records, empty.seals, empty.head, empty.broken), (0, 0, None, None));
+    assert_eq!((empty.records, empty.seals, empty.head, empty.defects_found), (0, 0, None, 0));
     seal(&engines, 3).await;
     let noted = verify_by(&engines.engine, None).await;
     // The first verification has a record, too.
-    assert_eq!((noted.records, noted.seals, noted.unsealed, &noted.broken), (4, 1, 0, &None));
+    assert_eq!((noted.records, noted.seals, noted.unsealed, noted.defects_found), (4, 1, 0, 0));
     assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
     append(&engines, 2).await;
     let later = verify_by(&engines.engine, noted.head.as_ref()).await;
-    assert_eq!((later.records, later.seals, later.unsealed, &later.broken), (7, 2, 2, &None));
+    assert_eq!((later.records, later.seals, later.unsealed, later.defects_found), (7, 2, 2, 0));
     assert_eq!(engines.recorded(AuditAction::AuditVerify).await, 3);
     let view = audit_chain::show(&engines.engine, &admin()).await.unwrap();
     let head = later.head.expect("there are seals");
@@ -145,14 +156,86 @@ async fn cut_tail_is_found_by_a_head_that_was_noted_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn seals_that_were_removed_are_made_again_and_only_a_noted_head_shows_it() {
+async fn removed_seals_stop_the_sealing_until_a_restart_and_a_noted_head_shows_them() {
     let engines = with_three_seals().await;
     let noted = verify_by(&engines.engine, None).await.head.expect("there are seals");
+    let other = engines.successor().await;
+    assert_eq!(other.seal_audit().await.unwrap(), Sealing::Elsewhere, "it has read the newest seal");
     let rewrite = "delete from audit_seals; update audit set actor = 'eve' where sequence = 5";
     engines.execute_sql(&format!("{PERMIT} {rewrite}"));
-    assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
+    for engine in [&engines.engine, &other] {
+        let refused = engine.seal_audit().await.expect_err("a seal that it wrote or read is gone");
+        let ChainError::Removed { seal, digest, newest } = &refused else { panic!("{refused}") };
+        assert_eq!((*seal, digest, *newest), (noted.seal, &noted.digest, 0));
+        let stopped = audit_chain::show(engine, &admin()).await.unwrap().stopped.expect("it has stopped");
+        assert!(stopped.contains(&noted.digest), "{stopped}");
+    }
+    let restarted = engines.successor().await;
+    engines.store().release_lease(LEASE, engines.engine.replica()).await.unwrap();
+    assert_eq!(restarted.seal_audit().await.unwrap(), Sealing::Complete);
+    assert_eq!(audit_chain::show(&restarted, &admin()).await.unwrap().stopped, None);
     assert_eq!(defect(&engines, None).await, None, "docs/security.md names this limit");
-    assert_eq!(defect(&engines, Some(&noted)).await, Some((ChainDefect::Missing, Some(2), None)));
+    assert_eq!(defect(&engines, Some(&noted)).await, Some((ChainDefect::Missing, Some(3), None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seal_that_another_one_replaced_stops_the_sealing_also_when_later_seals_exist() {
+    let engines = with_three_seals().await;
+    let replace = "update audit_seals set digest = previous where number = 3; insert into audit_seals select 4, 10, 10, 1, \
+                   at, digest, digest, key_id, signature from audit_seals where number = 3";
+    engines.execute_sql(&format!("{PERMIT} {replace}"));
+    let refused = engines.engine.seal_audit().await.expect_err("seal 3 has another digest");
+    assert!(matches!(refused, ChainError::Removed { seal: 3, newest: 4, .. }), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defects_behind_a_defect_are_found() {
+    let engines = Engines::new().await;
+    for _ in 0..5 {
+        seal(&engines, 3).await;
+    }
+    let change = "update audit set actor = 'eve' where sequence in (2, 14); delete from audit_seals where number = 2; \
+                  update audit_seals set at = at + 1 where number = 4; delete from audit where sequence = 8";
+    engines.execute_sql(&format!("{PERMIT} {change}"));
+    let expected = [
+        (ChainDefect::Changed, Some(1), None),
+        (ChainDefect::Missing, Some(2), None),
+        (ChainDefect::Missing, Some(3), Some(8)),
+        (ChainDefect::Signature, Some(4), None),
+        (ChainDefect::Changed, Some(5), None),
+    ];
+    assert_eq!(defects(&engines, None).await, expected);
+    let unknown = ChainHead { seal: 9, digest: "0".repeat(64) };
+    let last = defects(&engines, Some(&unknown)).await.pop();
+    assert_eq!(last, Some((ChainDefect::Missing, Some(9), None)), "the head is checked behind defects");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_defects_are_counted_and_some_described() {
+    let engines = Engines::new().await;
+    for _ in 0..25 {
+        seal(&engines, 1).await;
+    }
+    engines.execute_sql(&format!("{PERMIT} update audit set actor = 'eve'"));
+    let verified = verify_by(&engines.engine, None).await;
+    assert_eq!((verified.defects.len(), verified.defects_found, verified.seals), (20, 25, 25));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_cannot_be_read_are_defects() {
+    let somewhere = (ChainDefect::Changed, None, None);
+    let numberless = vec![(ChainDefect::Missing, Some(2), Some(5)), (ChainDefect::Added, None, None)];
+    for (sql, expected) in [
+        ("update audit_seals set records = -1 where number = 2", vec![(ChainDefect::Changed, Some(2), None)]),
+        ("update audit_seals set number = 'x' where number = 3", vec![somewhere]),
+        ("update streams set last_sequence = -1 where stream = 'audit'", vec![somewhere]),
+        ("update audit set sequence = 'x' where sequence = 5", numberless),
+    ] {
+        let engines = with_three_seals().await;
+        engines.execute_sql(&format!("{PERMIT} {sql}"));
+        assert_eq!(defects(&engines, None).await, expected, "{sql}");
+        audit_chain::show(&engines.engine, &admin()).await.expect(sql);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +294,7 @@ async fn record_that_only_an_archive_still_has_is_read_from_there() {
     engines.later().await.retain().await.unwrap();
     engines.execute_sql("insert into audit select * from kept where sequence in (1, 2, 4, 5)");
     let verified = verify_by(&engines.engine, None).await;
-    assert_eq!((verified.seals, &verified.broken), (2, &None), "{verified:?}");
+    assert_eq!((verified.seals, verified.defects_found), (2, 0), "{verified:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -224,9 +307,56 @@ async fn archived_records_are_verified_from_their_files() {
     assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
     let verified = verify_by(&engines.engine, None).await;
     assert!(verified.archived >= 6, "only the newest records stay in the database: {verified:?}");
-    assert_eq!((verified.seals, &verified.broken), (2, &None));
+    assert_eq!((verified.seals, verified.defects_found), (2, 0));
+    engines.files.is_unreadable.store(true, Ordering::Relaxed);
+    let failed = audit_chain::verify(&engines.engine, &admin(), None).await.expect_err("nothing is known of the file");
+    assert_eq!(failed.code(), Code::Unavailable);
+    engines.files.is_unreadable.store(false, Ordering::Relaxed);
     engines.files.kept.lock().unwrap().clear();
     assert_eq!(defect(&engines, None).await, Some((ChainDefect::Missing, Some(1), Some(1))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_archive_is_one_defect_and_what_follows_is_verified() {
+    let engines = Engines::new().await;
+    seal(&engines, 2).await;
+    seal(&engines, 2).await;
+    engines.later().await.retain().await.unwrap();
+    seal(&engines, 2).await;
+    engines.files.kept.lock().unwrap().clear();
+    engines.execute_sql(&format!("{PERMIT} update audit set actor = 'eve' where sequence = 7"));
+    let (archive, changed) = ((ChainDefect::Missing, Some(1), Some(1)), (ChainDefect::Changed, Some(3), None));
+    assert_eq!(defects(&engines, None).await, [archive, changed]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn archive_whose_record_cannot_be_read_is_a_defect() {
+    let engines = Engines::new().await;
+    seal(&engines, 5).await;
+    engines.later().await.retain().await.unwrap();
+    engines.execute_sql("drop trigger archives_are_not_updated; update archives set doc = '{}'");
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Changed, Some(1), Some(1))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_an_archive_that_stays_unreadable_are_left_out_after_an_hour() {
+    let engines = Engines::new().await;
+    append(&engines, 5).await;
+    engines.later().await.retain().await.unwrap();
+    append(&engines, 2).await;
+    let kept = std::mem::take(&mut *engines.files.kept.lock().unwrap());
+    for minutes in [0, 30, 25] {
+        engines.advance(Duration::from_secs(minutes * 60));
+        let waiting = engines.engine.seal_audit().await.expect_err("the file may return");
+        assert!(matches!(waiting, ChainError::Archive { record: 1, .. }), "{waiting}");
+    }
+    engines.advance(Duration::from_secs(10 * 60));
+    assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
+    let seal = newest(&engines).await.expect("later records are protected");
+    assert!(seal.first == 1 && seal.last >= 7 && seal.records < seal.last, "{seal:?}");
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Missing, Some(1), Some(1))));
+    *engines.files.kept.lock().unwrap() = kept;
+    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Added, Some(1), None)), "no seal proves them");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,19 +371,19 @@ async fn one_replica_seals_and_another_continues_when_its_turn_has_ended() {
     append(&engines, 1).await;
     assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Elsewhere);
     let verified = verify_by(&other, None).await;
-    assert_eq!((verified.seals, verified.unsealed, &verified.broken), (2, 1, &None));
+    assert_eq!((verified.seals, verified.unsealed, verified.defects_found), (2, 1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sealer_that_dies_after_reading_leaves_no_seal() {
     let engines = Engines::new().await;
     append(&engines, 2).await;
-    // Reads the newest seal, a page of records and an empty page; then begins the change.
-    let (gate, came) = gate_after(3);
+    // Reads the newest seal and a page of records; then begins the change.
+    let (gate, came) = gate_after(2);
     let dying = engines.successor_behind(gate).await;
     let before = came.load(Ordering::SeqCst);
     let sealing = tokio::spawn(async move { dying.seal_audit().await.map(drop) });
-    eventually("it does not begin its change", async || came.load(Ordering::SeqCst) > before.max(3)).await;
+    eventually("it does not begin its change", async || came.load(Ordering::SeqCst) > before.max(2)).await;
     sealing.abort();
     assert!(sealing.await.expect_err("it was aborted").is_cancelled());
     assert_eq!(newest(&engines).await, None);
@@ -261,10 +391,8 @@ async fn sealer_that_dies_after_reading_leaves_no_seal() {
     assert_eq!(newest(&engines).await.map(|seal| (seal.number, seal.last)), Some((1, 2)));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn seals_stay_valid_when_their_key_is_replaced() {
-    let engines = Engines::new().await;
-    seal(&engines, 2).await;
+/// Replaces the active signing key. Returns the id of the new one.
+async fn replace_key(engines: &Engines) -> String {
     let now = engines.engine.ports().clock.now();
     let entropy = engines.engine.ports().entropy.clone();
     let successor = engines.engine.keys().generate_signing_key(KeyState::Active, 2, now, &*entropy).unwrap();
@@ -273,10 +401,45 @@ async fn seals_stay_valid_when_their_key_is_replaced() {
     tx.update_signing_key(&SigningKeyRecord { state: KeyState::Retired, version: 2, ..first }).await.unwrap();
     tx.insert_signing_key(&successor).await.unwrap();
     tx.commit().await.unwrap();
+    successor.key.key_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seals_stay_valid_when_their_key_is_replaced() {
+    let engines = Engines::new().await;
     seal(&engines, 2).await;
-    assert_eq!(newest(&engines).await.map(|seal| seal.key_id), Some(successor.key.key_id));
+    let successor = replace_key(&engines).await;
+    seal(&engines, 2).await;
+    assert_eq!(newest(&engines).await.map(|seal| seal.key_id), Some(successor));
     let verified = verify_by(&engines.engine, None).await;
-    assert_eq!((verified.seals, &verified.broken), (2, &None));
+    assert_eq!((verified.seals, verified.defects_found), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_that_is_replaced_during_a_verification_is_known_to_it() {
+    let engines = Engines::new().await;
+    seal(&engines, 2).await;
+    let (came, opened) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let (counted, waits) = (came.clone(), opened.clone());
+    // Lets the first reader, which reads the keys, through; the others wait.
+    let gate: Gate = Arc::new(move || {
+        let (before, waits) = (counted.fetch_add(1, Ordering::SeqCst), waits.clone());
+        async move {
+            if before > 0 {
+                drop(waits.acquire().await);
+            }
+            Ok::<_, StoreError>(())
+        }
+        .boxed()
+    });
+    let engine = engines.successor_behind(gate).await;
+    let verifying = tokio::spawn(async move { verify_by(&engine, None).await });
+    eventually("it does not read seals", async || came.load(Ordering::SeqCst) > 1).await;
+    replace_key(&engines).await;
+    seal(&engines, 2).await;
+    opened.add_permits(1);
+    let verified = verifying.await.expect("it ends");
+    assert_eq!((verified.seals, verified.defects_found), (2, 0), "{verified:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ use gpuaas_engine::{
     AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, KeepFor, Keys, Retention, commands,
     effects::Tunnel,
     ownership::NodeAccess,
-    port::{ArchiveFile, ArchiveFiles, NodeTunnels, Ports, ReimageHook},
+    port::{ArchiveFile, ArchiveFiles, ArchiveReadError, NodeTunnels, Ports, ReimageHook},
     stored_authority,
 };
 use gpuaas_model::{
@@ -40,11 +40,14 @@ struct FastClock {
     began: Instant,
     offset: Duration,
     speed: u32,
+    /// Seconds by which a test has advanced it.
+    advanced: Arc<AtomicU64>,
 }
 
 impl Clock for FastClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(1_800_000_000_000).plus(self.offset).plus(self.elapsed())
+        let advanced = Duration::from_secs(self.advanced.load(Ordering::Relaxed));
+        Timestamp::from_millis(1_800_000_000_000).plus(self.offset).plus(self.elapsed()).plus(advanced)
     }
 }
 
@@ -77,6 +80,8 @@ pub(crate) struct Files {
     pub(crate) kept: Mutex<BTreeMap<String, String>>,
     /// Makes every write fail.
     pub(crate) is_full: AtomicBool,
+    /// Makes every read fail.
+    pub(crate) is_unreadable: AtomicBool,
     /// Writes the next file but reports an error, as if the process had died before it recorded the file.
     pub(crate) dies_after: AtomicBool,
 }
@@ -95,9 +100,12 @@ impl ArchiveFiles for Files {
         Ok(ArchiveFile { sha256, size_bytes })
     }
 
-    async fn read(&self, sha256: &str) -> Result<Vec<u8>, String> {
+    async fn read(&self, sha256: &str) -> Result<Vec<u8>, ArchiveReadError> {
+        if self.is_unreadable.load(Ordering::Relaxed) {
+            return Err(ArchiveReadError::Failed("the disk does not respond".to_owned()));
+        }
         let kept = self.kept.lock().unwrap().get(sha256).cloned();
-        kept.map(String::into_bytes).ok_or_else(|| "its file is missing".to_owned())
+        kept.map(String::into_bytes).ok_or(ArchiveReadError::Missing)
     }
 }
 
@@ -107,6 +115,8 @@ pub(crate) struct Engines {
     pub(crate) kit: Arc<Kit>,
     pub(crate) files: Arc<Files>,
     pub(crate) engine: Arc<Engine>,
+    /// Seconds by which the clock of `engine` was advanced.
+    advanced: Arc<AtomicU64>,
     database: DatabaseFile,
 }
 
@@ -124,7 +134,9 @@ impl Engines {
     async fn at_speed(speed: u32) -> Self {
         let (nodes, database) = (Arc::new(Scripted::default()), DatabaseFile::new());
         let (kit, files) = (Arc::new(Kit::new()), Arc::new(Files::default()));
-        let engine = engine(&database, (&nodes, &kit, &files), Start { speed, ..Start::of(1) }).await;
+        let advanced = Arc::new(AtomicU64::new(0));
+        let start = Start { speed, advanced: advanced.clone(), ..Start::of(1) };
+        let engine = engine(&database, (&nodes, &kit, &files), start).await;
         let now = engine.ports().clock.now();
         let made = engine.keys().generate_signing_key(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
@@ -134,7 +146,12 @@ impl Engines {
         let authority = stored_authority(keys.sealing(), &keys.authority(), KeyState::Active, 1, now).unwrap();
         tx.insert_authority(&authority).await.unwrap();
         tx.commit().await.unwrap();
-        Self { nodes, kit, files, engine, database }
+        Self { nodes, kit, files, engine, advanced, database }
+    }
+
+    /// Advances the clock of the first engine. Timers that run already are not affected.
+    pub(crate) fn advance(&self, by: Duration) {
+        self.advanced.fetch_add(by.as_secs(), Ordering::Relaxed);
     }
 
     /// Starts another engine over the same rows, with a clock one hour behind the first engine's.
@@ -240,21 +257,23 @@ struct Start {
     speed: u32,
     reimage_hook: Option<Arc<dyn ReimageHook>>,
     gate: Option<Gate>,
+    advanced: Arc<AtomicU64>,
 }
 
 impl Start {
     fn of(number: u64) -> Self {
-        Self { number, offset: Duration::from_secs(3_600), speed: SPEED, reimage_hook: None, gate: None }
+        let (offset, advanced) = (Duration::from_secs(3_600), Arc::default());
+        Self { number, offset, speed: SPEED, reimage_hook: None, gate: None, advanced }
     }
 }
 
 async fn engine(
     database: &DatabaseFile,
     (nodes, kit, files): (&Arc<Scripted>, &Arc<Kit>, &Arc<Files>),
-    Start { number, offset, speed, reimage_hook, gate }: Start,
+    Start { number, offset, speed, reimage_hook, gate, advanced }: Start,
 ) -> Arc<Engine> {
     let options = StoreOptions { url: database.url() };
-    let time = Arc::new(FastClock { began: Instant::now(), offset, speed });
+    let time = Arc::new(FastClock { began: Instant::now(), offset, speed, advanced });
     let ports = Ports { clock: time.clone(), entropy: Arc::new(SeededEntropy::of_seed(number)), runtime: time };
     let mut store = Store::open(&options, ports.clock.clone()).await.unwrap();
     if let Some(gate) = gate {

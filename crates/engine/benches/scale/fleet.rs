@@ -17,7 +17,7 @@ use gpuaas_engine::{
     commands::{self, workload::Deploy},
     effects::{AccessRequest, AppEffects, CallContext, Delivered, Tunnel},
     ownership::NodeAccess,
-    port::{ArchiveFile, ArchiveFiles, DispatchError, NodeTunnels},
+    port::{ArchiveFile, ArchiveFiles, ArchiveReadError, DispatchError, NodeTunnels},
 };
 use gpuaas_model::{
     AllocationState, Code, CorrelationId, EnrolledNode, KeyState, Name, NodeId, OperationState, Principal, ProjectId,
@@ -345,8 +345,8 @@ impl ArchiveFiles for NoArchives {
         Err("there is no artifact store here".to_owned())
     }
 
-    async fn read(&self, _: &str) -> Result<Vec<u8>, String> {
-        Err("there is no artifact store here".to_owned())
+    async fn read(&self, _: &str) -> Result<Vec<u8>, ArchiveReadError> {
+        Err(ArchiveReadError::Missing)
     }
 }
 

@@ -75,6 +75,16 @@ mod tests {
     }
 
     #[test]
+    fn digest_is_the_same_after_a_record_was_written_and_read() {
+        for number in 1..10_000_u32 {
+            let value = f64::from(number).sqrt() / 3e22;
+            let written = AuditRecord { metadata: json!({ "value": value }), ..record() };
+            let line = serde_json::to_string(&written).unwrap();
+            assert_eq!(serde_json::from_str::<AuditRecord>(&line).unwrap(), written, "the digest is of this line");
+        }
+    }
+
+    #[test]
     fn order_and_content_of_records_change_the_digest() {
         let of = |records: &[AuditRecord]| {
             let mut digest = SealDigest::after(FIRST_PREVIOUS);

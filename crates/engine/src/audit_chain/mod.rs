@@ -2,11 +2,13 @@
 //!
 //! A seal's digest is the SHA-256 of lines: the digest of the seal before it (64 zeros for the first seal), then each record as the JSON
 //! that archives contain. Its signature also covers its numbers and its time. Somebody who can write rows but has no signing key can
-//! therefore change, add or remove no sealed record without removing every later seal. Whatever is left is an intact chain, and the control
-//! plane seals what follows it, changed or not: only a head that was noted elsewhere shows that seals were removed.
+//! therefore change, add or remove no sealed record without removing every later seal. A process that remembers a removed seal stops
+//! sealing. Whatever is left is an intact chain, and a process that was started later seals what follows it, changed or not: then only a head
+//! that was noted elsewhere shows that seals were removed.
 
 mod digest;
 mod records;
+mod sealed;
 mod verify;
 
 use gpuaas_model::ArchiveId;
@@ -14,7 +16,9 @@ use gpuaas_store::StoreError;
 
 use crate::keys::KeysError;
 pub(crate) use digest::{FIRST_PREVIOUS, SealDigest};
-pub(crate) use records::ChainRecords;
+pub(crate) use records::{Cause, ChainRecords, Gap, Stretch};
+pub use sealed::unsealed_audit_since;
+pub(crate) use sealed::{SealerMemory, readable, sealed_state};
 pub(crate) use verify::verify;
 pub use verify::{ChainBreak, ChainHead, Verification};
 
@@ -27,6 +31,19 @@ pub enum ChainError {
     /// No key can sign a seal.
     #[error(transparent)]
     Keys(#[from] KeysError),
+    /// A seal that this process wrote or read is gone: somebody changed the table of seals.
+    #[error(
+        "audit seal {seal} with the digest {digest} is gone; the newest in the database is {newest}. Copy the database, \
+         find out who can write to it, run `gpuaas audit verify` with a noted head, then restart all control planes"
+    )]
+    Removed {
+        /// The number of the seal.
+        seal: u64,
+        /// The digest of the seal.
+        digest: String,
+        /// The number of the newest seal in the database; 0 if there is none.
+        newest: u64,
+    },
     /// The newest seal covers numbers that no record has: its row, or the counter, was forged or lost.
     #[error("the newest audit seal ends with record {sealed}, but only {written} records were written")]
     Ahead {
@@ -35,7 +52,7 @@ pub enum ChainError {
         /// The number of the newest record according to the counter.
         written: u64,
     },
-    /// The archive that holds a record cannot be read.
+    /// The archive that holds a record cannot be read now.
     #[error("audit record {record} cannot be read from archive {archive}: {why}")]
     Archive {
         /// The number of the record.

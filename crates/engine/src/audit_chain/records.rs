@@ -1,13 +1,71 @@
 //! The audit records in the order of their numbers, whether the database or an archive holds them.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fmt};
 
-use gpuaas_model::ArchiveId;
-use gpuaas_store::{ArchiveRecord, AuditRecord, ChainedRecord, Page};
+use gpuaas_model::{ArchiveId, ChainDefect};
+use gpuaas_store::{AuditRecord, ChainedRecord, Page, Reader, StoreError};
 use serde::Deserialize;
 
-use super::ChainError;
-use crate::engine::Engine;
+use super::{ChainError, readable};
+use crate::{engine::Engine, port::ArchiveReadError};
+
+/// What follows a record.
+pub(crate) enum Stretch {
+    /// The next records, at least one, with consecutive numbers.
+    Records(Vec<ChainedRecord>),
+    /// Records that cannot be read.
+    Gap(Gap),
+}
+
+/// Consecutive records that cannot be read.
+pub(crate) struct Gap {
+    /// The number of the first one.
+    pub(crate) first: u64,
+    /// The number of the last one; may be above the number up to which records were asked for.
+    pub(crate) last: u64,
+    /// Why they cannot be read.
+    pub(crate) cause: Cause,
+}
+
+/// Why records cannot be read.
+pub(crate) enum Cause {
+    /// Neither the database nor an archive has them.
+    Missing,
+    /// The row that names their archive is none.
+    Unreadable(String),
+    /// The archive that claims them cannot be read.
+    Archive { id: ArchiveId, error: ArchiveReadError },
+}
+
+impl Gap {
+    /// How the audit differs. Fails if the records may be readable later.
+    pub(super) fn defect(&self) -> Result<ChainDefect, ChainError> {
+        match &self.cause {
+            Cause::Missing | Cause::Archive { error: ArchiveReadError::Missing, .. } => Ok(ChainDefect::Missing),
+            Cause::Unreadable(_) | Cause::Archive { error: ArchiveReadError::Changed(_), .. } => {
+                Ok(ChainDefect::Changed)
+            }
+            Cause::Archive { id, error: ArchiveReadError::Failed(why) } => {
+                Err(ChainError::Archive { archive: *id, record: self.first, why: why.clone() })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.first, self.last);
+        let (which, are) = match first == last {
+            true => (format!("record {first}"), "is"),
+            false => (format!("records {first} to {last}"), "are"),
+        };
+        match &self.cause {
+            Cause::Missing => write!(f, "{which} {are} missing"),
+            Cause::Unreadable(why) => write!(f, "{which} cannot be read: {why}"),
+            Cause::Archive { id, error } => write!(f, "{which} cannot be read from archive {id}: {error}"),
+        }
+    }
+}
 
 /// Reads the records page by page. Holds one page, or the records of one archive.
 pub(crate) struct ChainRecords<'a> {
@@ -31,11 +89,17 @@ impl<'a> ChainRecords<'a> {
         Self { engine, ahead: VecDeque::new(), is_archived: false, from_archives: 0 }
     }
 
-    /// Returns consecutive records that follow the number `after`, up to the number `last`; none if there are none. If the first one is not
-    /// the next number, the records before it are missing.
-    pub(crate) async fn next(&mut self, after: u64, last: u64) -> Result<Vec<ChainedRecord>, ChainError> {
-        if self.ahead.front().is_none_or(|first| first.sequence != after + 1) {
-            self.read_from(after + 1).await?;
+    /// Returns what follows the number `after`, which is lower than `last`: records up to the number `last`, or a gap. The numbers `after`
+    /// of successive calls must rise.
+    pub(crate) async fn next(&mut self, after: u64, last: u64) -> Result<Stretch, ChainError> {
+        let next = after + 1;
+        while self.ahead.front().is_some_and(|first| first.sequence < next) {
+            self.ahead.pop_front();
+        }
+        if self.ahead.front().is_none_or(|first| first.sequence != next)
+            && let Some(gap) = self.read_from(next, last).await?
+        {
+            return Ok(Stretch::Gap(gap));
         }
         let mut page: Vec<ChainedRecord> = Vec::new();
         while let Some(record) = self.ahead.pop_front() {
@@ -49,42 +113,82 @@ impl<'a> ChainRecords<'a> {
         if self.is_archived {
             self.from_archives += page.len() as u64;
         }
-        Ok(page)
+        Ok(Stretch::Records(page))
     }
 
-    /// Reads the records from the number `next` on, from the archive that holds this one if the database does not.
-    async fn read_from(&mut self, next: u64) -> Result<(), ChainError> {
+    /// Reads the records from the number `next` on, from the archive that holds this one if the database does not. Returns a gap if neither
+    /// does.
+    async fn read_from(&mut self, next: u64, last: u64) -> Result<Option<Gap>, ChainError> {
         // One snapshot, so that no record moves from the database to an archive in between.
         let mut reader = self.engine.store().read().await?;
-        let rows = reader.chained_records(next - 1, Page::LIMIT_MAX).await?;
-        let is_in_rows = rows.first().is_some_and(|first| first.sequence == next);
-        let archive = if is_in_rows { None } else { reader.archive_of_audit(next).await? };
-        drop(reader);
-        let Some(archive) = archive else {
-            (self.ahead, self.is_archived) = (rows.into(), false);
-            return Ok(());
-        };
-        let mut records = self.read(&archive, next).await?;
-        records.retain(|of| of.sequence >= next);
-        if records.front().is_none_or(|first| first.sequence != next) {
-            return Err(unreadable(archive.id, next, "the archive does not contain it"));
+        let row = self.first_row(&mut reader, next).await?;
+        if row == Some(next) {
+            return Ok(None);
         }
-        (self.ahead, self.is_archived) = (records, true);
-        Ok(())
+        let gap = |ends: [Option<u64>; 2], cause: Cause| {
+            let last = ends.into_iter().flatten().min().map_or(last, |first| first - 1);
+            Some(Gap { first: next, last, cause })
+        };
+        let found = match readable(reader.archive_of_audit(next).await)? {
+            Ok(found) => found,
+            Err(why) => return Ok(gap([row, None], Cause::Unreadable(why))),
+        };
+        let (id, range) = match found {
+            Some((id, range)) if range.first <= next => (id, range),
+            behind => {
+                let ends = [row, behind.map(|(_, range)| range.first)];
+                if ends == [None, None] {
+                    let last = written(&mut reader).await?.max(last);
+                    return Ok(Some(Gap { first: next, last, cause: Cause::Missing }));
+                }
+                return Ok(gap(ends, Cause::Missing));
+            }
+        };
+        let archive = readable(reader.archive(id).await)?.map_err(ArchiveReadError::Changed);
+        drop(reader);
+        let read = match archive {
+            Ok(archive) => self.read(&archive.sha256).await,
+            Err(error) => Err(error),
+        };
+        let mut records = match read {
+            Ok(records) => records,
+            Err(error) => return Ok(gap([row, range.last.checked_add(1)], Cause::Archive { id, error })),
+        };
+        records.retain(|of| (next..=range.last).contains(&of.sequence));
+        match records.front().map(|first| first.sequence) {
+            Some(first) if first == next => {
+                (self.ahead, self.is_archived) = (records, true);
+                Ok(None)
+            }
+            // The archive does not contain what it claims.
+            first => Ok(gap([row, first.or(range.last.checked_add(1))], Cause::Missing)),
+        }
     }
 
-    async fn read(&self, archive: &ArchiveRecord, next: u64) -> Result<VecDeque<ChainedRecord>, ChainError> {
-        let failed = |why: String| unreadable(archive.id, next, why);
-        let lines = self.engine.archive_files().read(&archive.sha256).await.map_err(failed)?;
+    /// Reads rows from the number `next` on, unless those that are ahead are the next ones. Returns the number of the first.
+    async fn first_row(&mut self, reader: &mut Reader, next: u64) -> Result<Option<u64>, StoreError> {
+        let ahead = self.ahead.front().filter(|_| !self.is_archived).map(|first| first.sequence);
+        if ahead.is_none() || reader.chained_records(next - 1, 1).await?.first().map(|first| first.sequence) != ahead {
+            self.ahead = reader.chained_records(next - 1, Page::LIMIT_MAX).await?.into();
+            self.is_archived = false;
+        }
+        // A row without a number is behind no gap.
+        Ok(self.ahead.front().map(|first| first.sequence).filter(|first| *first != u64::MAX))
+    }
+
+    async fn read(&self, sha256: &str) -> Result<VecDeque<ChainedRecord>, ArchiveReadError> {
+        let lines = self.engine.archive_files().read(sha256).await?;
         let mut records = VecDeque::new();
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let line: ArchiveLine = serde_json::from_slice(line).map_err(|error| failed(error.to_string()))?;
+            let line: ArchiveLine =
+                serde_json::from_slice(line).map_err(|error| ArchiveReadError::Changed(error.to_string()))?;
             records.extend(line.audit.map(|of| ChainedRecord { sequence: of.sequence, record: Some(of) }));
         }
         Ok(records)
     }
 }
 
-fn unreadable(archive: ArchiveId, record: u64, why: impl Into<String>) -> ChainError {
-    ChainError::Archive { archive, record, why: why.into() }
+/// Returns the number of the newest record according to the counter; 0 if its row cannot be read.
+async fn written(reader: &mut Reader) -> Result<u64, ChainError> {
+    Ok(readable(reader.last_audit().await)?.unwrap_or(0))
 }

@@ -1,14 +1,19 @@
-//! Recomputes the chain from the first record, page by page.
+//! Recomputes the chain from the first record, page by page, and continues behind defects.
+//!
+//! A seal with a valid signature is what the control plane wrote. So behind a defect the verification continues with the digest that the
+//! last such seal states, and what follows is judged on its own. The records of a seal without a valid signature cannot be judged.
 
 use gpuaas_model::{ChainDefect, ChainResult, Timestamp};
-use gpuaas_store::{AuditRecord, AuditSealRecord, StoreError};
+use gpuaas_store::{AuditRecord, AuditSealRecord, ChainedSeal, StoreError};
 use gpuaas_trust::TaskKey;
 
-use super::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest};
+use super::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest, Stretch, readable};
 use crate::{engine::Engine, keys::audit_seal_statement};
 
 /// Seals per page.
 const SEALS_PER_PAGE: u32 = 500;
+/// How many defects a verification describes, so that its result stays readable. It counts all of them.
+const DEFECTS_MAX: usize = 20;
 
 /// The newest seal of a chain, or one that somebody noted earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +24,14 @@ pub struct ChainHead {
     pub digest: String,
 }
 
-/// The first defect of a chain.
+impl ChainHead {
+    /// Names a seal.
+    pub(super) fn of(seal: &AuditSealRecord) -> Self {
+        Self { seal: seal.number, digest: seal.digest.clone() }
+    }
+}
+
+/// A defect of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainBreak {
     /// How the chain differs.
@@ -35,38 +47,38 @@ pub struct ChainBreak {
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// How many records were read, up to the defect if there is one.
+    /// How many records were read.
     pub records: u64,
     /// How many of the records were read from archives.
     pub archived: u64,
     /// How many of the records no seal covers yet.
     pub unsealed: u64,
-    /// How many seals are intact, up to the defect if there is one.
+    /// How many seals were read.
     pub seals: u64,
-    /// The last intact seal; `None` if there is none.
+    /// The newest seal with a valid signature; `None` if there is none.
     pub head: Option<ChainHead>,
-    /// When the last intact seal was made.
+    /// When that seal was made.
     pub sealed_at: Option<Timestamp>,
-    /// The first defect; `None` if the chain is intact.
-    pub broken: Option<ChainBreak>,
+    /// The first defects, in the order of the chain, at most `DEFECTS_MAX`.
+    pub defects: Vec<ChainBreak>,
+    /// How many defects there are.
+    pub defects_found: u64,
 }
 
 impl Verification {
     /// The result in one word.
     pub fn result(&self) -> ChainResult {
-        if self.broken.is_some() { ChainResult::Broken } else { ChainResult::Intact }
+        if self.defects_found > 0 { ChainResult::Broken } else { ChainResult::Intact }
     }
 }
 
 /// Verifies every seal, every record, and that the chain contains `expected`.
 pub(crate) async fn verify(engine: &Engine, expected: Option<&ChainHead>) -> Result<Verification, ChainError> {
     let (keys, records) = (signing_keys(engine).await?, ChainRecords::of(engine));
-    let mut walk = Walk { engine, keys, records, last: 0, found: Verification::default() };
-    match walk.run(expected).await {
-        Ok(()) => {}
-        Err(Stop::Broken(broken)) => walk.found.broken = Some(broken),
-        Err(Stop::Failed(error)) => return Err(error),
-    }
+    let found = Verification::default();
+    let mut walk = Walk { engine, keys, records, number: 0, is_linked: true, last: 0, gap_until: 0, found };
+    walk.check_seals(expected).await?;
+    walk.check_unsealed().await?;
     Ok(Verification { archived: walk.records.from_archives, ..walk.found })
 }
 
@@ -77,50 +89,102 @@ async fn signing_keys(engine: &Engine) -> Result<Vec<TaskKey>, StoreError> {
     Ok(keys.map(|key| TaskKey { kid: key.key_id, public: key.public, state: key.state }).collect())
 }
 
-/// Why a verification ends early.
-enum Stop {
-    Broken(ChainBreak),
-    Failed(ChainError),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
 struct Walk<'a> {
     engine: &'a Engine,
     keys: Vec<TaskKey>,
     records: ChainRecords<'a>,
-    /// The number of the last verified record.
+    /// The number of the last seal.
+    number: u64,
+    /// Whether the next seal must continue the head; false behind a seal that is missing or has no valid signature.
+    is_linked: bool,
+    /// The number of the last record.
     last: u64,
+    /// The records up to this number are in a gap that is among the defects.
+    gap_until: u64,
     found: Verification,
 }
 
 impl Walk<'_> {
-    async fn run(&mut self, expected: Option<&ChainHead>) -> Result<(), Stop> {
-        loop {
-            let seals = self.engine.store().read().await?.audit_seals(self.found.seals, SEALS_PER_PAGE).await?;
+    /// Checks all seals with their records, and that `expected` is among them.
+    async fn check_seals(&mut self, expected: Option<&ChainHead>) -> Result<(), ChainError> {
+        let mut is_expected_found = false;
+        'all: loop {
+            let seals = self.engine.store().read().await?.chained_seals(self.number, SEALS_PER_PAGE).await?;
             if seals.is_empty() {
                 break;
             }
-            for seal in &seals {
-                self.read_key(&seal.key_id).await?;
-                self.check_seal(seal)?;
-                self.check_records(seal).await?;
-                check_expected(seal, expected)?;
-                self.found.seals = seal.number;
-                self.found.head = Some(ChainHead { seal: seal.number, digest: seal.digest.clone() });
-                self.found.sealed_at = Some(seal.at);
+            for ChainedSeal { number, seal } in seals {
+                if number == u64::MAX {
+                    self.report(ChainDefect::Changed, None, None, "a seal has no number".to_owned());
+                    // It is behind all others.
+                    break 'all;
+                }
+                self.check_number(number);
+                if let Some(expected) = expected.filter(|expected| expected.seal == number) {
+                    is_expected_found = true;
+                    self.check_expected(expected, seal.as_ref());
+                }
+                match seal {
+                    Some(seal) => self.check_seal(&seal).await?,
+                    None => {
+                        self.is_linked = false;
+                        self.report(ChainDefect::Changed, Some(number), None, format!("seal {number} cannot be read"));
+                    }
+                }
+                self.number = number;
+                self.found.seals += 1;
             }
         }
-        if let Some(expected) = expected.filter(|expected| expected.seal > self.found.seals) {
-            let detail =
-                format!("the chain ends with seal {}; the given head is seal {}", self.found.seals, expected.seal);
-            return Err(broken(ChainDefect::Missing, Some(self.found.seals + 1), None, detail));
+        if let Some(ChainHead { seal, .. }) = expected.filter(|_| !is_expected_found) {
+            let detail = format!("the chain has no seal {seal}, which is the given head; it ends with {}", self.number);
+            self.report(ChainDefect::Missing, Some(*seal), None, detail);
         }
-        self.check_unsealed().await
+        Ok(())
+    }
+
+    fn check_number(&mut self, number: u64) {
+        let next = self.number + 1;
+        if number == next {
+            return;
+        }
+        self.is_linked = false;
+        let detail = match number - next {
+            1 => format!("seal {next} is missing"),
+            _ => format!("seals {next} to {} are missing", number - 1),
+        };
+        self.report(ChainDefect::Missing, Some(next), None, detail);
+    }
+
+    /// Checks that the seal with the number of the expected one is that one. One that cannot be read is a defect anyway.
+    fn check_expected(&mut self, expected: &ChainHead, seal: Option<&AuditSealRecord>) {
+        if let Some(seal) = seal.filter(|seal| seal.digest != expected.digest) {
+            let detail = format!("seal {} has the digest {}, not the given one", seal.number, seal.digest);
+            self.report(ChainDefect::Changed, Some(seal.number), None, detail);
+        }
+    }
+
+    async fn check_seal(&mut self, seal: &AuditSealRecord) -> Result<(), ChainError> {
+        self.read_key(&seal.key_id).await?;
+        if !self.check_signature(seal) {
+            self.is_linked = false;
+            return Ok(());
+        }
+        let previous = self.found.head.as_ref().map_or(FIRST_PREVIOUS, |head| head.digest.as_str());
+        let continues = seal.previous == previous && seal.first == self.last + 1;
+        if (self.is_linked && !continues) || seal.first <= self.last || seal.last < seal.first {
+            let number = seal.number;
+            let detail = format!("seal {number} does not continue the seal before it");
+            self.report(ChainDefect::Changed, Some(number), None, detail);
+        }
+        // Never back: a seal of records that an earlier one covers would have them read twice.
+        if seal.first > self.last && seal.last >= seal.first {
+            self.last = seal.first - 1;
+            self.check_records(seal).await?;
+        }
+        self.is_linked = true;
+        self.found.head = Some(ChainHead::of(seal));
+        self.found.sealed_at = Some(seal.at);
+        Ok(())
     }
 
     /// Reads the keys again if this one is unknown: it may have replaced another one since the verification began.
@@ -131,121 +195,120 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Checks the seal itself: its number, its signature and that it continues the one before it.
-    fn check_seal(&self, seal: &AuditSealRecord) -> Result<(), Stop> {
-        let number = self.found.seals + 1;
-        if seal.number != number {
-            return Err(broken(ChainDefect::Missing, Some(number), None, format!("seal {number} is missing")));
-        }
+    /// Returns whether the signature of a seal is valid.
+    fn check_signature(&mut self, seal: &AuditSealRecord) -> bool {
         let key = self.keys.iter().find(|key| key.kid == seal.key_id);
         let statement = audit_seal_statement(self.engine.keys().control_plane(), seal);
-        if !key.is_some_and(|key| statement.is_signed_by(key, &seal.signature)) {
-            let detail = match key {
-                Some(key) => format!("seal {number} is not signed by its key {}", key.kid),
-                None => format!("seal {number} names the key {}, which this control plane does not have", seal.key_id),
-            };
-            return Err(broken(ChainDefect::Signature, Some(number), None, detail));
+        if key.is_some_and(|key| statement.is_signed_by(key, &seal.signature)) {
+            return true;
         }
-        let previous = self.found.head.as_ref().map_or(FIRST_PREVIOUS, |head| head.digest.as_str());
-        if seal.previous != previous || seal.first != self.last + 1 {
-            let detail = format!("seal {number} does not continue the seal before it");
-            return Err(broken(ChainDefect::Changed, Some(number), None, detail));
-        }
-        Ok(())
+        let number = seal.number;
+        let detail = match key {
+            Some(key) => format!("seal {number} is not signed by its key {}", key.kid),
+            None => format!("seal {number} names the key {}, which this control plane does not have", seal.key_id),
+        };
+        self.report(ChainDefect::Signature, Some(number), None, detail);
+        false
     }
 
     /// Checks the records that the seal covers.
-    async fn check_records(&mut self, seal: &AuditSealRecord) -> Result<(), Stop> {
-        let mut digest = SealDigest::after(&seal.previous);
-        while self.last < seal.last {
-            self.read_records(seal.last, Some(seal.number), |record| digest.add(record)).await?;
-        }
-        if digest.finish() == seal.digest {
+    async fn check_records(&mut self, seal: &AuditSealRecord) -> Result<(), ChainError> {
+        let (mut digest, mut read) = (SealDigest::after(&seal.previous), 0);
+        let take = |record: &AuditRecord| {
+            digest.add(record);
+            read += 1;
+        };
+        self.read_records(seal.last, Some(seal.number), take).await?;
+        let AuditSealRecord { number, first, last, records, .. } = seal;
+        // Fewer records than were sealed: each that is missing or unreadable is a defect already, and explains the digest.
+        if digest.finish() == seal.digest || read < *records {
             return Ok(());
         }
-        let AuditSealRecord { number, first, last, records, .. } = seal;
-        let numbers = last - first + 1;
-        let (defect, how) = if *records < numbers {
-            (ChainDefect::Added, format!("{numbers} records are there, but {records} were sealed"))
+        let (defect, how) = if read > *records {
+            (ChainDefect::Added, format!("{read} records are there, but {records} were sealed"))
         } else {
             (ChainDefect::Changed, "at least one of them was changed since it was sealed".to_owned())
         };
         let only = (first == last).then_some(*first);
-        Err(broken(defect, Some(*number), only, format!("records {first} to {last} differ from seal {number}: {how}")))
+        self.report(defect, Some(*number), only, format!("records {first} to {last} differ from seal {number}: {how}"));
+        Ok(())
     }
 
     /// Checks the numbers of the records after the newest seal.
-    async fn check_unsealed(&mut self) -> Result<(), Stop> {
-        let (sealed, newest) = (self.last, self.engine.store().read().await?.last_audit().await?);
-        while self.last < newest {
-            self.read_records(newest, None, |_| {}).await?;
-        }
-        self.found.unsealed = self.last - sealed;
-        let mut reader = self.engine.store().read().await?;
-        let newest = reader.last_audit().await?;
+    async fn check_unsealed(&mut self) -> Result<(), ChainError> {
+        let (sealed, read) = (self.last, self.found.records);
+        let Some(newest) = self.counter().await? else { return Ok(()) };
+        self.read_records(newest, None, |_| {}).await?;
+        self.found.unsealed = self.found.records - read;
+        let Some(newest) = self.counter().await? else { return Ok(()) };
         if newest < sealed {
             // The next records would get numbers that a seal covers.
-            let seals = self.found.seals;
-            let detail = format!("the counter is at {newest}, but seal {seals} ends with record {sealed}");
-            return Err(broken(ChainDefect::Changed, Some(seals), None, detail));
+            let seal = self.found.head.as_ref().map(|head| head.seal);
+            let detail = format!("the counter is at {newest}, but a seal ends with record {sealed}");
+            self.report(ChainDefect::Changed, seal, None, detail);
+            return Ok(());
         }
-        match reader.chained_records(newest, 1).await?.first() {
-            None => Ok(()),
-            Some(added) => {
-                let number = added.sequence;
-                let detail = format!("record {number} is above the counter, which is at {newest}");
-                Err(broken(ChainDefect::Added, None, Some(number), detail))
+        let added = self.engine.store().read().await?.chained_records(newest, 1).await?.pop();
+        if let Some(number) = added.map(|added| added.sequence) {
+            let detail = match number {
+                u64::MAX => "a record has no number".to_owned(),
+                _ => format!("record {number} is above the counter, which is at {newest}"),
+            };
+            self.report(ChainDefect::Added, None, (number != u64::MAX).then_some(number), detail);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the newest record; `None`, with a defect, if the counter cannot be read.
+    async fn counter(&mut self) -> Result<Option<u64>, ChainError> {
+        match readable(self.engine.store().read().await?.last_audit().await)? {
+            Ok(newest) => Ok(Some(newest)),
+            Err(why) => {
+                self.report(ChainDefect::Changed, None, None, format!("the counter of the records: {why}"));
+                Ok(None)
             }
         }
     }
 
-    /// Reads the next records up to the number `until` and passes them on.
+    /// Reads the next records up to the number `until` and passes them on. Reports those that are missing or cannot be read.
     async fn read_records(
         &mut self,
         until: u64,
         seal: Option<u64>,
         mut take: impl FnMut(&AuditRecord),
-    ) -> Result<(), Stop> {
-        let missing = |number: u64, detail: String| broken(ChainDefect::Missing, seal, Some(number), detail);
-        let page = match self.records.next(self.last, until).await {
-            Ok(page) => page,
-            Err(error) => {
-                let ChainError::Archive { record, .. } = error else { return Err(Stop::Failed(error)) };
-                return Err(missing(record, error.to_string()));
+    ) -> Result<(), ChainError> {
+        // A gap over many seals, for example a lost archive, is one defect.
+        self.last = self.last.max(self.gap_until.min(until));
+        while self.last < until {
+            match self.records.next(self.last, until).await? {
+                Stretch::Records(page) => {
+                    for chained in page {
+                        let number = chained.sequence;
+                        self.last = number;
+                        self.found.records += 1;
+                        match &chained.record {
+                            Some(record) => take(record),
+                            None => {
+                                let detail = format!("record {number} cannot be read");
+                                self.report(ChainDefect::Changed, seal, Some(number), detail);
+                            }
+                        }
+                    }
+                }
+                Stretch::Gap(gap) => {
+                    self.report(gap.defect()?, seal, Some(gap.first), gap.to_string());
+                    self.gap_until = gap.last;
+                    self.last = gap.last.min(until);
+                }
             }
-        };
-        if page.is_empty() {
-            let number = self.last + 1;
-            return Err(missing(number, format!("record {number} is missing")));
-        }
-        for chained in page {
-            let number = self.last + 1;
-            if chained.sequence != number {
-                return Err(missing(number, format!("record {number} is missing")));
-            }
-            let Some(record) = &chained.record else {
-                let detail = format!("record {number} cannot be read");
-                return Err(broken(ChainDefect::Changed, seal, Some(number), detail));
-            };
-            take(record);
-            self.last = number;
-            self.found.records += 1;
         }
         Ok(())
     }
-}
 
-/// Checks that the seal is the expected one, if it has the number of that one.
-fn check_expected(seal: &AuditSealRecord, expected: Option<&ChainHead>) -> Result<(), Stop> {
-    match expected {
-        Some(expected) if expected.seal == seal.number && expected.digest != seal.digest => {
-            let detail = format!("seal {} has the digest {}, not the given one", seal.number, seal.digest);
-            Err(broken(ChainDefect::Changed, Some(seal.number), None, detail))
+    fn report(&mut self, defect: ChainDefect, seal: Option<u64>, record: Option<u64>, detail: String) {
+        self.found.defects_found += 1;
+        if self.found.defects.len() < DEFECTS_MAX {
+            self.found.defects.push(ChainBreak { defect, seal, record, detail });
         }
-        Some(_) | None => Ok(()),
     }
-}
-
-fn broken(defect: ChainDefect, seal: Option<u64>, record: Option<u64>, detail: String) -> Stop {
-    Stop::Broken(ChainBreak { defect, seal, record, detail })
 }

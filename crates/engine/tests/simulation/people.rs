@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use gpuaas_engine::{Caller, CommandError, Engine, Precondition, commands};
 use gpuaas_model::{
-    AllocationId, AllocationState, Connectivity, CorrelationId, Name, NodeId, NodeState, OperationState, Principal,
-    ProjectId, Role, TokenId, WorkloadId,
+    AllocationId, AllocationState, ChainResult, Connectivity, CorrelationId, Name, NodeId, NodeState, OperationState,
+    Principal, ProjectId, Role, TokenId, WorkloadId,
 };
 use gpuaas_store::{AllocationFilter, NodeFilter, OperationRecord};
 use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey, SecretText};
@@ -136,7 +136,7 @@ impl People {
         let verified = self
             .ask(|engine, caller| Box::pin(async move { commands::audit_chain::verify(&engine, &caller, None).await }));
         let verified = verified.await.map_err(message)?;
-        if verified.broken.is_some() || verified.seals == 0 {
+        if verified.result() != ChainResult::Intact || verified.seals == 0 {
             self.simulation.report_violation(Oracle::Audit, format!("the chain of the audit: {verified:?}"));
         }
         Ok(())

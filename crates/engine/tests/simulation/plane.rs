@@ -14,7 +14,7 @@ use gpuaas_engine::{
     AppEntry, Catalog, Endpoints, Engine, EngineParts, KeepFor, Keys, Retention,
     effects::Tunnel,
     ownership::NodeAccess,
-    port::{ArchiveFile, ArchiveFiles, NodeTunnels, Ports},
+    port::{ArchiveFile, ArchiveFiles, ArchiveReadError, NodeTunnels, Ports},
 };
 use gpuaas_model::{KeyState, ReplicaId, Timestamp};
 use gpuaas_store::{Eviction, StoreError};
@@ -183,10 +183,11 @@ impl ArchiveFiles for Archives {
         Ok(ArchiveFile { sha256, size_bytes })
     }
 
-    async fn read(&self, sha256: &str) -> Result<Vec<u8>, String> {
-        let simulation = self.simulation.upgrade().ok_or("the simulation is over")?;
+    async fn read(&self, sha256: &str) -> Result<Vec<u8>, ArchiveReadError> {
+        let over = || ArchiveReadError::Failed("the simulation is over".to_owned());
+        let simulation = self.simulation.upgrade().ok_or_else(over)?;
         simulation.scheduler.sleep(Duration::from_millis(simulation.between(1, 50))).await;
-        simulation.archive_file(sha256).ok_or_else(|| "its file is missing".to_owned())
+        simulation.archive_file(sha256).ok_or(ArchiveReadError::Missing)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Seals of the audit, and the records that they cover.
 
 use gpuaas_model::{ArchiveId, ArchiveKind};
-use gpuaas_store::{ArchiveRecord, ArchivedRange, AuditSealRecord, Change, Store, StoreError};
+use gpuaas_store::{ArchiveRecord, ArchivedRange, AuditSealRecord, ChainedSeal, Change, Store, StoreError};
 
 use super::{
     database::{Database, NOW},
@@ -69,8 +69,9 @@ pub(crate) async fn each_seal_continues_the_newest_one(database: Database) {
     }
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.newest_audit_seal().await.unwrap(), Some(second.clone()));
-    assert_eq!(reader.audit_seals(0, 1).await.unwrap(), [first]);
-    assert_eq!(reader.audit_seals(1, 9).await.unwrap(), [second]);
+    let chained = |seal: AuditSealRecord| ChainedSeal { number: seal.number, seal: Some(seal) };
+    assert_eq!(reader.chained_seals(0, 1).await.unwrap(), [chained(first)]);
+    assert_eq!(reader.chained_seals(1, 9).await.unwrap(), [chained(second)]);
 }
 
 pub(crate) async fn the_database_refuses_to_change_or_remove_an_audit_seal(database: Database) {
@@ -108,16 +109,33 @@ pub(crate) async fn a_row_that_is_no_audit_record_is_returned_without_one(databa
     assert_eq!(rest.iter().map(|of| of.sequence).collect::<Vec<_>>(), [3]);
 }
 
+pub(crate) async fn a_row_that_is_no_audit_seal_is_returned_without_one(database: Database) {
+    let store = database.open().await;
+    let first = first_seal(3);
+    insert(&store, &first).await.unwrap();
+    insert(&store, &next_seal(&first, 5)).await.unwrap();
+    let permit = match database.is_shared() {
+        true => "alter table audit_seals disable trigger audit_seals_are_append_only",
+        false => "drop trigger audit_seals_are_not_updated",
+    };
+    database.sql(permit).await.unwrap();
+    database.sql("update audit_seals set records = -1 where number = 1").await.unwrap();
+    let seals = store.read().await.unwrap().chained_seals(0, 9).await.unwrap();
+    let read: Vec<(u64, bool)> = seals.iter().map(|of| (of.number, of.seal.is_some())).collect();
+    assert_eq!(read, [(1, false), (2, true)]);
+}
+
 pub(crate) async fn the_archive_of_an_audit_record_is_found_by_its_number(database: Database) {
     let store = database.open().await;
     append(&store, 5).await;
+    let range = ArchivedRange { stream: ArchivedRange::AUDIT.to_owned(), first: 2, last: 3 };
     let archive = ArchiveRecord {
         id: ArchiveId::from_uuid(given::uuid()),
         kind: ArchiveKind::Audit,
         from: NOW,
         until: NOW,
-        entries: 3,
-        ranges: vec![ArchivedRange { stream: ArchivedRange::AUDIT.to_owned(), first: 1, last: 3 }],
+        entries: 2,
+        ranges: vec![range.clone()],
         sha256: given::digest(),
         size_bytes: 1,
         created_at: NOW,
@@ -127,7 +145,8 @@ pub(crate) async fn the_archive_of_an_audit_record_is_found_by_its_number(databa
     tx.commit().await.unwrap();
     let mut reader = store.read().await.unwrap();
     for sequence in 1..=3 {
-        assert_eq!(reader.archive_of_audit(sequence).await.unwrap(), Some(archive.clone()));
+        let found = reader.archive_of_audit(sequence).await.unwrap();
+        assert_eq!(found, Some((archive.id, range.clone())), "the one of record {sequence} or the first one behind it");
     }
     assert_eq!(reader.archive_of_audit(4).await.unwrap(), None);
     assert_eq!(reader.last_audit().await.unwrap(), 5);

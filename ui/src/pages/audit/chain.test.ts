@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { AuditChain, AuditVerification } from "../../api/types";
-import { chainLook, defectText, headText, LATE_AFTER_MS, verifiedText } from "./chain";
+import { chainLook, defectText, furtherDefects, headText, LATE_AFTER_MS, verifiedText } from "./chain";
 
 const NOW = Date.parse("2026-07-01T12:00:00.000Z");
 const SEAL = { number: 2, at: "2026-07-01T11:59:00.000Z", digest: "ab".repeat(32), key: "ed25519-1" };
@@ -22,8 +22,8 @@ describe("chainLook", () => {
     expect(chainLook({ records: 0, sealed_until: 0, unsealed: 0 }, NOW).word).toBe("Nothing to seal");
   });
 
-  it("shows a seal of records that were never written", () => {
-    expect(chainLook(chain({ sealed_until: 10 }), NOW)).toMatchObject({
+  it("shows that the control plane seals nothing", () => {
+    expect(chainLook(chain({ stopped: "audit seal 2 is gone" }), NOW)).toMatchObject({
       word: "Sealing has stopped",
       tone: "attention",
     });
@@ -35,7 +35,16 @@ describe("chainLook", () => {
 });
 
 describe("verification", () => {
-  const intact: AuditVerification = { result: "intact", records: 38_114, archived: 0, unsealed: 0, seals: 412 };
+  const intact: AuditVerification = {
+    result: "intact",
+    records: 38_114,
+    archived: 0,
+    unsealed: 0,
+    seals: 412,
+    defects: [],
+    defects_found: 0,
+  };
+  const missing = { kind: "missing", seal: 3, record: 21, detail: "record 21 is missing" } as const;
 
   it("names the head as the command takes it", () => {
     expect(headText({ seal: 412, digest: "ab12" })).toBe("412:ab12");
@@ -44,10 +53,21 @@ describe("verification", () => {
   it("says what was verified", () => {
     expect(verifiedText(intact)).toBe("38,114 records and 412 seals");
     expect(verifiedText({ ...intact, unsealed: 1 })).toBe("38,114 records and 412 seals; 1 record not sealed yet");
-    const defect = { kind: "missing", seal: 3, record: 21, detail: "record 21 is missing" } as const;
-    expect(verifiedText({ ...intact, records: 20, seals: 2, result: "broken", defect })).toBe(
-      "20 records and 2 seals before the defect are as they were written",
+    expect(verifiedText({ ...intact, result: "broken", defects: [missing], defects_found: 1 })).toBe(
+      "38,114 records and 412 seals; 1 defect",
     );
+  });
+
+  it("names the other defects and how many it does not describe", () => {
+    const changed = { kind: "changed", seal: 4, detail: "seal 4 cannot be read" } as const;
+    const broken = { ...intact, result: "broken", defects: [missing, changed], defects_found: 2 } as const;
+    expect(furtherDefects({ ...intact, defects: [missing], defects_found: 1 })).toEqual([]);
+    const other = "Seal 4 or one of its records was changed.";
+    expect(furtherDefects({ ...broken, defects: [missing, changed] })).toEqual([other]);
+    expect(furtherDefects({ ...broken, defects: [missing, changed], defects_found: 9 })).toEqual([
+      other,
+      "And 7 more defects.",
+    ]);
   });
 
   it("names the place of a defect", () => {

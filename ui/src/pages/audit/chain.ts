@@ -31,8 +31,7 @@ export function verify(): Promise<AuditVerification> {
 
 /** How the state of the chain looks at a time of the server's clock. It says nothing about whether the chain is intact. */
 export function chainLook(chain: AuditChain, now: number): Look {
-  // A forged seal, or a counter that was set back: the control plane seals nothing behind it, and a verification shows where.
-  if (chain.sealed_until > chain.records) {
+  if (typeof chain.stopped === "string") {
     return { word: "Sealing has stopped", tone: "attention", icon: "triangle-alert" };
   }
   if (chain.unsealed === 0) {
@@ -54,7 +53,7 @@ export function headText(head: AuditHead): string {
 /** What was verified, in words. */
 export function verifiedText(result: AuditVerification): string {
   const all = `${counted(result.records, "record")} and ${counted(result.seals, "seal")}`;
-  if (result.defect) return `${all} before the defect are as they were written`;
+  if (result.defects_found > 0) return `${all}; ${counted(result.defects_found, "defect")}`;
   return result.unsealed === 0 ? all : `${all}; ${counted(result.unsealed, "record")} not sealed yet`;
 }
 
@@ -77,6 +76,17 @@ export function defectText({ kind, seal, record }: AuditDefect): string {
       return `${place} was changed.`;
   }
 }
+
+/** The defects behind the first one, each as a sentence, and a line for those that the result only counts. */
+export function furtherDefects({ defects, defects_found }: AuditVerification): string[] {
+  const lines = defects.slice(1).map(defectText);
+  const more = defects_found - defects.length;
+  return more > 0 ? [...lines, `And ${counted(more, "more defect")}.`] : lines;
+}
+
+/** What a person does while the control plane seals nothing. */
+export const STOPPED_NEXT =
+  "Copy the database, find out who can write to it, and verify the audit with a noted head before a control plane is restarted.";
 
 /** What a person does about a broken chain. */
 export const NEXT =
