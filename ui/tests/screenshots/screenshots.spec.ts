@@ -18,7 +18,6 @@ const THEMES = ["light", "dark"] as const;
 const PICTURES = [
   { name: "workloads-light", path: "/workloads", theme: "light" },
   { name: "workload-light", path: "/workloads/train", theme: "light" },
-  { name: "workload-dark", path: "/workloads/train", theme: "dark" },
 ] as const;
 
 /** Deploys on the first nodes through the API: the screenshots show what is deployed, not how. */
