@@ -143,7 +143,8 @@ impl Engine {
             Some(newest) => (newest.number, newest.last, newest.digest),
             None => (0, 0, FIRST_PREVIOUS.to_owned()),
         };
-        let (mut source, mut digest) = (ChainRecords::of(self), SealDigest::after(&previous));
+        let (mut source, mut digest) =
+            (ChainRecords::of(self.store(), self.archive_files()), SealDigest::after(&previous));
         let (mut read, mut last, mut records) = (after, after, 0);
         while read < written && records < RECORDS_MAX {
             match source.next(read, written).await? {

@@ -3,11 +3,11 @@
 use std::{collections::VecDeque, fmt};
 
 use gpuaas_model::{ArchiveId, ChainDefect};
-use gpuaas_store::{AuditRecord, ChainedRecord, Page, Reader, StoreError};
+use gpuaas_store::{AuditRecord, ChainedRecord, Page, Reader, Store, StoreError};
 use serde::Deserialize;
 
 use super::{ChainError, readable};
-use crate::{engine::Engine, port::ArchiveReadError};
+use crate::port::{ArchiveFiles, ArchiveReadError};
 
 /// What follows a record.
 pub(crate) enum Stretch {
@@ -69,7 +69,8 @@ impl fmt::Display for Gap {
 
 /// Reads the records page by page. Holds one page, or the records of one archive.
 pub(crate) struct ChainRecords<'a> {
-    engine: &'a Engine,
+    store: &'a Store,
+    archives: &'a dyn ArchiveFiles,
     /// Records that were read and not returned yet, so that seals of few records share a page.
     ahead: VecDeque<ChainedRecord>,
     /// Whether they are from an archive.
@@ -85,8 +86,8 @@ struct ArchiveLine {
 }
 
 impl<'a> ChainRecords<'a> {
-    pub(crate) fn of(engine: &'a Engine) -> Self {
-        Self { engine, ahead: VecDeque::new(), is_archived: false, from_archives: 0 }
+    pub(crate) fn of(store: &'a Store, archives: &'a dyn ArchiveFiles) -> Self {
+        Self { store, archives, ahead: VecDeque::new(), is_archived: false, from_archives: 0 }
     }
 
     /// Returns what follows the number `after`, which is lower than `last`: records up to the number `last`, or a gap. The numbers `after`
@@ -120,7 +121,7 @@ impl<'a> ChainRecords<'a> {
     /// does.
     async fn read_from(&mut self, next: u64, last: u64) -> Result<Option<Gap>, ChainError> {
         // One snapshot, so that no record moves from the database to an archive in between.
-        let mut reader = self.engine.store().read().await?;
+        let mut reader = self.store.read().await?;
         let row = self.first_row(&mut reader, next).await?;
         if row == Some(next) {
             return Ok(None);
@@ -177,7 +178,7 @@ impl<'a> ChainRecords<'a> {
     }
 
     async fn read(&self, sha256: &str) -> Result<VecDeque<ChainedRecord>, ArchiveReadError> {
-        let lines = self.engine.archive_files().read(sha256).await?;
+        let lines = self.archives.read(sha256).await?;
         let mut records = VecDeque::new();
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let line: ArchiveLine =

@@ -4,11 +4,14 @@
 //! last such seal states, and what follows is judged on its own. The records of a seal without a valid signature cannot be judged.
 
 use gpuaas_model::{ChainDefect, ChainResult, Timestamp};
-use gpuaas_store::{AuditRecord, AuditSealRecord, ChainedSeal, StoreError};
+use gpuaas_store::{AuditRecord, AuditSealRecord, ChainedSeal, Store, StoreError};
 use gpuaas_trust::TaskKey;
 
 use super::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest, Stretch, readable};
-use crate::{engine::Engine, keys::audit_seal_statement};
+use crate::{
+    keys::{Keys, audit_seal_statement},
+    port::ArchiveFiles,
+};
 
 /// Seals per page.
 const SEALS_PER_PAGE: u32 = 500;
@@ -73,24 +76,30 @@ impl Verification {
 }
 
 /// Verifies every seal, every record, and that the chain contains `expected`.
-pub(crate) async fn verify(engine: &Engine, expected: Option<&ChainHead>) -> Result<Verification, ChainError> {
-    let (keys, records) = (signing_keys(engine).await?, ChainRecords::of(engine));
+pub(crate) async fn verify(
+    (store, archives): (&Store, &dyn ArchiveFiles),
+    own: &Keys,
+    expected: Option<&ChainHead>,
+) -> Result<Verification, ChainError> {
+    let (keys, records) = (signing_keys(store).await?, ChainRecords::of(store, archives));
     let found = Verification::default();
-    let mut walk = Walk { engine, keys, records, number: 0, is_linked: true, last: 0, gap_until: 0, found };
+    let mut walk = Walk { store, own, keys, records, number: 0, is_linked: true, last: 0, gap_until: 0, found };
     walk.check_seals(expected).await?;
     walk.check_unsealed().await?;
     Ok(Verification { archived: walk.records.from_archives, ..walk.found })
 }
 
 /// Reads every task-signing key that ever existed.
-async fn signing_keys(engine: &Engine) -> Result<Vec<TaskKey>, StoreError> {
-    let stored = engine.store().read().await?.signing_keys().await?;
+async fn signing_keys(store: &Store) -> Result<Vec<TaskKey>, StoreError> {
+    let stored = store.read().await?.signing_keys().await?;
     let keys = stored.into_iter().map(|stored| stored.key);
     Ok(keys.map(|key| TaskKey { kid: key.key_id, public: key.public, state: key.state }).collect())
 }
 
 struct Walk<'a> {
-    engine: &'a Engine,
+    store: &'a Store,
+    /// The keys of this control plane.
+    own: &'a Keys,
     keys: Vec<TaskKey>,
     records: ChainRecords<'a>,
     /// The number of the last seal.
@@ -109,7 +118,7 @@ impl Walk<'_> {
     async fn check_seals(&mut self, expected: Option<&ChainHead>) -> Result<(), ChainError> {
         let mut is_expected_found = false;
         'all: loop {
-            let seals = self.engine.store().read().await?.chained_seals(self.number, SEALS_PER_PAGE).await?;
+            let seals = self.store.read().await?.chained_seals(self.number, SEALS_PER_PAGE).await?;
             if seals.is_empty() {
                 break;
             }
@@ -190,7 +199,7 @@ impl Walk<'_> {
     /// Reads the keys again if this one is unknown: it may have replaced another one since the verification began.
     async fn read_key(&mut self, key_id: &str) -> Result<(), StoreError> {
         if self.keys.iter().all(|key| key.kid != key_id) {
-            self.keys = signing_keys(self.engine).await?;
+            self.keys = signing_keys(self.store).await?;
         }
         Ok(())
     }
@@ -198,7 +207,7 @@ impl Walk<'_> {
     /// Returns whether the signature of a seal is valid.
     fn check_signature(&mut self, seal: &AuditSealRecord) -> bool {
         let key = self.keys.iter().find(|key| key.kid == seal.key_id);
-        let statement = audit_seal_statement(self.engine.keys().control_plane(), seal);
+        let statement = audit_seal_statement(self.own.control_plane(), seal);
         if key.is_some_and(|key| statement.is_signed_by(key, &seal.signature)) {
             return true;
         }
@@ -248,7 +257,7 @@ impl Walk<'_> {
             self.report(ChainDefect::Changed, seal, None, detail);
             return Ok(());
         }
-        let added = self.engine.store().read().await?.chained_records(newest, 1).await?.pop();
+        let added = self.store.read().await?.chained_records(newest, 1).await?.pop();
         if let Some(number) = added.map(|added| added.sequence) {
             let detail = match number {
                 u64::MAX => "a record has no number".to_owned(),
@@ -261,7 +270,7 @@ impl Walk<'_> {
 
     /// Returns the number of the newest record; `None`, with a defect, if the counter cannot be read.
     async fn counter(&mut self) -> Result<Option<u64>, ChainError> {
-        match readable(self.engine.store().read().await?.last_audit().await)? {
+        match readable(self.store.read().await?.last_audit().await)? {
             Ok(newest) => Ok(Some(newest)),
             Err(why) => {
                 self.report(ChainDefect::Changed, None, None, format!("the counter of the records: {why}"));

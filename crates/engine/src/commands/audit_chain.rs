@@ -55,7 +55,7 @@ pub async fn verify(
         CommandError::new(Code::RateLimited, "another verification of the audit is under way")
             .then("wait until it has ended, then try again")
     })?;
-    let verified = audit_chain::verify(engine, expected).await?;
+    let verified = audit_chain::verify((engine.store(), engine.archive_files()), engine.keys(), expected).await?;
     let first = verified.defects.first();
     if let Some(first) = first {
         let defects = verified.defects_found;
