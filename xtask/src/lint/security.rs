@@ -1,4 +1,4 @@
-//! Checks that every threat in `docs/security.md` names existing tests or states that it has none yet.
+//! Checks that every threat in `docs/security.md` has a number of its own, and names existing tests or states that it has none yet.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const NONE_YET: &str = "no test yet";
 /// Folders whose functions become tests by a macro and have no attribute.
 const LISTED: &[&str] = &["crates/store-contract/tests/contract/", "crates/host-contract/src/"];
 
-/// Lists every name without a test and every threat without a name.
+/// Lists every name without a test, every threat without a name, and every number of two threats.
 pub(super) fn check() -> anyhow::Result<Vec<String>> {
     let mut tests = BTreeSet::new();
     for file in shell::files()?.into_iter().filter(|file| file.ends_with(".rs")) {
@@ -43,7 +43,7 @@ fn function(line: &str) -> Option<&str> {
 }
 
 fn untested(document: &str, tests: &BTreeSet<String>) -> Vec<String> {
-    let (mut findings, mut threats, mut is_table) = (Vec::new(), 0, false);
+    let (mut findings, mut threats, mut is_table) = (Vec::new(), BTreeSet::new(), false);
     for (line, number) in document.lines().zip(1..) {
         let Some((_, last)) = line.strip_suffix(" |").and_then(|row| row.rsplit_once("| ")) else {
             is_table = false;
@@ -53,7 +53,10 @@ fn untested(document: &str, tests: &BTreeSet<String>) -> Vec<String> {
             is_table |= last == COLUMN;
             continue;
         }
-        threats += 1;
+        let id = line.split('|').nth(1).unwrap_or_default().trim();
+        if !threats.insert(id) {
+            findings.push(format!("security: {DOCUMENT}:{number} has the number {id} of an earlier threat"));
+        }
         // Every second piece is between two backticks.
         let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
         if names.is_empty() && last != NONE_YET {
@@ -62,7 +65,7 @@ fn untested(document: &str, tests: &BTreeSet<String>) -> Vec<String> {
         let unknown = names.into_iter().filter(|name| !tests.contains(*name));
         findings.extend(unknown.map(|name| format!("security: {DOCUMENT}:{number} names {name}, which is not a test")));
     }
-    if threats == 0 {
+    if threats.is_empty() {
         findings.push(format!("security: {DOCUMENT} has no table whose last column is {COLUMN}"));
     }
     findings
@@ -80,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn renamed_test_empty_cell_and_missing_table_are_found() {
+    fn renamed_test_empty_cell_repeated_number_and_missing_table_are_found() {
         let tests = BTreeSet::from(["kept".to_owned(), "also_kept".to_owned()]);
         let valid =
             format!("{HEAD}| 1 | a | api: `kept`; cli: `also_kept` |\n| 2 | b | no test yet |\n\n| x | `y` |\n");
@@ -94,6 +97,8 @@ mod tests {
             ]
         );
         assert_eq!(untested("no table\n", &tests).len(), 1);
+        let twice = format!("{HEAD}| 1 | a | `kept` |\n| 1 | b | `kept` |\n");
+        assert_eq!(untested(&twice, &tests), ["security: docs/security.md:4 has the number 1 of an earlier threat"]);
     }
 
     #[test]
