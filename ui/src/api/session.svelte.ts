@@ -41,8 +41,8 @@ class Session {
   #chosen = $state<string>();
   #retry: ReturnType<typeof setTimeout> | undefined;
   #forgetting: ReturnType<typeof setInterval> | undefined;
-  /** Counts the questions for the session. The answer to an earlier one, or to one from before a sign-in or sign-out, may be outdated. */
-  #asked = 0;
+  /** Counts requests for the session, sign-ins and sign-outs: a response to a request from before the last of them may be outdated. */
+  #revision = 0;
   /** The token for which this tab has shown pages: it is who a person is. Names are not, because two tokens may have the same one. */
   #holder: string | undefined;
   /** What the event streams follow: they begin again when it is another session or project. */
@@ -132,24 +132,24 @@ class Session {
   /** Asks whether this browser is signed in, until there is an answer. */
   async load(): Promise<void> {
     clearTimeout(this.#retry);
-    const asked = this.#ask();
+    const revision = this.#nextRevision();
     try {
       const document = documentFrom(await take(api.GET("/api/v1/session")));
-      if (asked === this.#asked) this.#began(document);
+      if (revision === this.#revision) this.#began(document);
     } catch (thrown) {
-      if (asked === this.#asked) this.#refused(thrown);
+      if (revision === this.#revision) this.#refused(thrown);
     }
   }
 
   /** Exchanges a one-time code or a token for a session. Throws a [`ProblemError`]. */
   async signIn(credential: Credential): Promise<void> {
-    const asked = this.#asked;
+    const revision = this.#revision;
     const document = documentFrom(await take(api.POST("/api/v1/sessions", { body: credential })));
     // Another person's page in another tab must not stay either, and one that is covered continues.
     tabs?.postMessage("signed_in");
     // Something happened meanwhile, perhaps a sign-in of somebody else in another tab: the cookie says which of them was the last.
-    if (asked !== this.#asked) return this.load();
-    this.#ask();
+    if (revision !== this.#revision) return this.load();
+    this.#nextRevision();
     this.#began(document);
   }
 
@@ -166,10 +166,10 @@ class Session {
     this.#left();
   }
 
-  /** Makes the answers to earlier questions outdated. */
-  #ask(): number {
-    this.#asked += 1;
-    return this.#asked;
+  /** Makes the responses to earlier requests outdated. */
+  #nextRevision(): number {
+    this.#revision += 1;
+    return this.#revision;
   }
 
   /** There is no session, or no answer. A page that is open asks again, too: in another tab, somebody else may have signed in. */
@@ -227,7 +227,7 @@ class Session {
 
   /** The person signed out: nothing of the page stays. */
   #left(): void {
-    this.#ask();
+    this.#nextRevision();
     clearTimeout(this.#retry);
     this.#forget();
     credentials.csrf = "";
