@@ -30,11 +30,11 @@ export class Arrivals {
   /** The ids of the marked rows. */
   marked = $state.raw<ReadonlySet<string>>(new Set());
   /** The sentences that are shown now. */
-  said = $state.raw<readonly Announcement[]>([]);
+  shown = $state.raw<readonly Announcement[]>([]);
   /** Grows with every arrival. Nothing reactive depends on it. */
   count = 0;
-  /** What arrived since something was said, by what it is. */
-  readonly #unsaid = new Map<string, { first: Arrival; count: number }>();
+  /** What arrived since the last sentence, by what it is. */
+  readonly #pending = new Map<string, { first: Arrival; count: number }>();
   #isWaiting = false;
   /** How many modal dialogs are open. */
   #held = 0;
@@ -49,9 +49,9 @@ export class Arrivals {
     if (first === undefined) return;
     this.count += 1;
     this.#mark(entries.map(({ id }) => id));
-    const before = this.#unsaid.get(what);
-    this.#unsaid.set(what, { first: before?.first ?? first, count: (before?.count ?? 0) + entries.length });
-    this.#sayInTime();
+    const before = this.#pending.get(what);
+    this.#pending.set(what, { first: before?.first ?? first, count: (before?.count ?? 0) + entries.length });
+    this.#announceInTime();
   }
 
   /** Keeps sentences until the returned function is called: a modal dialog takes everything else from readers of the screen. */
@@ -60,28 +60,28 @@ export class Arrivals {
     return () => {
       this.#held -= 1;
       this.#quietUntil = Math.max(this.#quietUntil, this.timing.now() + AFTER_DIALOG_MS);
-      this.#sayInTime();
+      this.#announceInTime();
     };
   }
 
   /** Forgets the sentences about a page that was left. Marks stay: the ids of rows are the same on every page. */
   leave(): void {
-    this.#unsaid.clear();
+    this.#pending.clear();
     this.#cancelEnd();
-    this.said = [];
+    this.shown = [];
   }
 
-  #sayInTime(): void {
-    if (this.#isWaiting || this.#held > 0 || this.#unsaid.size === 0) return;
+  #announceInTime(): void {
+    if (this.#isWaiting || this.#held > 0 || this.#pending.size === 0) return;
     const wait = this.#quietUntil - this.timing.now();
     this.#isWaiting = wait > 0;
     if (this.#isWaiting) this.timing.after(wait, () => this.#waited());
-    else this.#say();
+    else this.#announce();
   }
 
   #waited(): void {
     this.#isWaiting = false;
-    this.#sayInTime();
+    this.#announceInTime();
   }
 
   #mark(ids: readonly string[]): void {
@@ -93,12 +93,12 @@ export class Arrivals {
     });
   }
 
-  #say(): void {
-    this.said = [...this.#unsaid].map(([what, { first, count }]) => announcementOf(what, first, count));
-    this.#unsaid.clear();
+  #announce(): void {
+    this.shown = [...this.#pending].map(([what, { first, count }]) => announcementOf(what, first, count));
+    this.#pending.clear();
     this.#quietUntil = this.timing.now() + PAUSE_MS;
     this.#cancelEnd();
-    this.#cancelEnd = this.timing.after(MARKED_MS, () => (this.said = []));
+    this.#cancelEnd = this.timing.after(MARKED_MS, () => (this.shown = []));
   }
 }
 

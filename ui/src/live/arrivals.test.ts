@@ -27,23 +27,23 @@ const entry = (name: string) => ({ id: `id of ${name}`, name });
 it("names a single entry at once, in one line, and stops after a while", () => {
   const { arrivals, pass } = setUp();
   arrivals.add("token", [entry("ann\n\u202egnp")]);
-  expect(arrivals.said).toEqual([{ text: "New token", name: "ann gnp" }]);
+  expect(arrivals.shown).toEqual([{ text: "New token", name: "ann gnp" }]);
   expect([...arrivals.marked]).toEqual(["id of ann\n\u202egnp"]);
   pass(MARKED_MS);
-  expect([arrivals.said, arrivals.marked.size]).toEqual([[], 0]);
+  expect([arrivals.shown, arrivals.marked.size]).toEqual([[], 0]);
 });
 
 it("says one sentence about everything that arrives meanwhile, however much that is", () => {
   const { arrivals, pass } = setUp();
-  const said: unknown[] = [];
+  const sentences: unknown[] = [];
   for (let second = 0; second < 20; second += 1) {
     for (let count = 0; count < 50; count += 1) arrivals.add("node", [entry(`gpu-${second}-${count}`)]);
     if (second === 3) arrivals.add("workload", [entry("train")]);
-    if (arrivals.said !== said.at(-1)) said.push(arrivals.said);
+    if (arrivals.shown !== sentences.at(-1)) sentences.push(arrivals.shown);
     pass(1_000);
   }
-  expect(said.length).toBeLessThanOrEqual(1 + 20_000 / PAUSE_MS);
-  expect(said.slice(0, 2)).toEqual([
+  expect(sentences.length).toBeLessThanOrEqual(1 + 20_000 / PAUSE_MS);
+  expect(sentences.slice(0, 2)).toEqual([
     [{ text: "New node", name: "gpu-0-0" }],
     [{ text: "249 new nodes" }, { text: "New workload", name: "train" }],
   ]);
@@ -61,7 +61,7 @@ it("marks each row for its own time", () => {
 it("an empty addition changes nothing", () => {
   const { arrivals } = setUp();
   arrivals.add("node", []);
-  expect([arrivals.count, arrivals.said]).toEqual([0, []]);
+  expect([arrivals.count, arrivals.shown]).toEqual([0, []]);
 });
 
 it("says what arrives while a dialog is open when the last one closes", () => {
@@ -72,10 +72,10 @@ it("says what arrives while a dialog is open when the last one closes", () => {
   arrivals.add("node", [entry("b")]);
   confirmed();
   pass(PAUSE_MS);
-  expect([arrivals.said, arrivals.marked.size], "rows are marked at once").toEqual([[], 2]);
+  expect([arrivals.shown, arrivals.marked.size], "rows are marked at once").toEqual([[], 2]);
   closed();
   pass(AFTER_DIALOG_MS);
-  expect(arrivals.said).toEqual([{ text: "2 new nodes" }]);
+  expect(arrivals.shown).toEqual([{ text: "2 new nodes" }]);
 });
 
 it("keeps the pause between two sentences although a dialog closes", () => {
@@ -85,9 +85,9 @@ it("keeps the pause between two sentences although a dialog closes", () => {
   const closed = arrivals.hold();
   pass(PAUSE_MS - 1_000);
   closed();
-  expect(arrivals.said).toEqual([{ text: "New node", name: "a" }]);
+  expect(arrivals.shown).toEqual([{ text: "New node", name: "a" }]);
   pass(1_000);
-  expect(arrivals.said).toEqual([{ text: "New node", name: "b" }]);
+  expect(arrivals.shown).toEqual([{ text: "New node", name: "b" }]);
 });
 
 it("says nothing on a page about the one before it", () => {
@@ -95,8 +95,8 @@ it("says nothing on a page about the one before it", () => {
   arrivals.add("node", [entry("a")]);
   arrivals.add("node", [entry("b")]);
   arrivals.leave();
-  expect(arrivals.said).toEqual([]);
+  expect(arrivals.shown).toEqual([]);
   arrivals.add("token", [entry("c")]);
   pass(PAUSE_MS);
-  expect(arrivals.said).toEqual([{ text: "New token", name: "c" }]);
+  expect(arrivals.shown).toEqual([{ text: "New token", name: "c" }]);
 });
