@@ -10,13 +10,16 @@ import { counted } from "../../text/plain";
 export const LATE_AFTER_MS = 120_000;
 /** No event announces a seal: while records have none, the state is read again after this time. */
 export const READ_AGAIN_MS = 5_000;
+/** Almost every event of the platform has a record: a busy one must not have the state read for each of them. */
+const PAUSE_MS = 2_000;
 
 export function chainState(): LiveSource<AuditChain> {
   return {
     key: "audit chain",
     scope: "platform",
+    pause: PAUSE_MS,
     load: (signal) => take(api.GET("/api/v1/audit/chain", { signal })),
-    // Almost every event has a record, which is sealed next.
+    // A record is sealed after its event.
     on: () => true,
   };
 }
