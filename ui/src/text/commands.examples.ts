@@ -94,8 +94,8 @@ function accessLines(): string[] {
 
 function auditLine(): string {
   const time = "2026-07-01T12:00:00Z";
-  const what = { actor: "ann", target: "node/gpu-1", action: "node.register", workload: "train", correlation: "c-1" };
-  return commandOf({ ...what, since: time, until: time }, "ml");
+  const what = { actor: "ann", target: "node/gpu-1", action: "node.register", result: "refused" };
+  return commandOf({ ...what, workload: "train", correlation: "c-1", since: time, until: time }, "ml");
 }
 
 /** The lines by the file that computes them. */
