@@ -15,7 +15,7 @@ use gpuaas_store::{AuditSealRecord, Change, Reader, StoreError};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use crate::{
-    audit_chain::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest, Stretch, sealed_state},
+    audit_chain::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest, Segment, sealed_state},
     engine::Engine,
 };
 
@@ -148,7 +148,7 @@ impl Engine {
         let (mut read, mut last, mut records) = (after, after, 0);
         while read < written && records < RECORDS_MAX {
             match source.next(read, written).await? {
-                Stretch::Records(page) => {
+                Segment::Records(page) => {
                     for chained in page {
                         (read, last) = (chained.sequence, chained.sequence);
                         // Left out like a missing record, so that later records get their seal. A verification reports it.
@@ -157,7 +157,7 @@ impl Engine {
                         records += 1;
                     }
                 }
-                Stretch::Gap(gap) => {
+                Segment::Gap(gap) => {
                     self.sealer_memory().check_gap(&gap, self.ports().clock.now())?;
                     read = gap.last;
                 }

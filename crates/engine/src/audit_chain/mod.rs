@@ -16,7 +16,7 @@ use gpuaas_store::StoreError;
 
 use crate::keys::KeysError;
 pub(crate) use digest::{FIRST_PREVIOUS, SealDigest};
-pub(crate) use records::{Cause, ChainRecords, Gap, Stretch};
+pub(crate) use records::{Cause, ChainRecords, Gap, Segment};
 pub use sealed::unsealed_audit_since;
 pub(crate) use sealed::{SealerMemory, readable, sealed_state};
 pub(crate) use verify::verify;

@@ -10,7 +10,7 @@ use super::{ChainError, readable};
 use crate::port::{ArchiveFiles, ArchiveReadError};
 
 /// What follows a record.
-pub(crate) enum Stretch {
+pub(crate) enum Segment {
     /// The next records, at least one, with consecutive numbers.
     Records(Vec<ChainedRecord>),
     /// Records that cannot be read.
@@ -92,7 +92,7 @@ impl<'a> ChainRecords<'a> {
 
     /// Returns what follows the number `after`, which is lower than `last`: records up to the number `last`, or a gap. The numbers `after`
     /// of successive calls must rise.
-    pub(crate) async fn next(&mut self, after: u64, last: u64) -> Result<Stretch, ChainError> {
+    pub(crate) async fn next(&mut self, after: u64, last: u64) -> Result<Segment, ChainError> {
         let next = after + 1;
         while self.ahead.front().is_some_and(|first| first.sequence < next) {
             self.ahead.pop_front();
@@ -100,7 +100,7 @@ impl<'a> ChainRecords<'a> {
         if self.ahead.front().is_none_or(|first| first.sequence != next)
             && let Some(gap) = self.read_from(next, last).await?
         {
-            return Ok(Stretch::Gap(gap));
+            return Ok(Segment::Gap(gap));
         }
         let mut page: Vec<ChainedRecord> = Vec::new();
         while let Some(record) = self.ahead.pop_front() {
@@ -114,7 +114,7 @@ impl<'a> ChainRecords<'a> {
         if self.is_archived {
             self.from_archives += page.len() as u64;
         }
-        Ok(Stretch::Records(page))
+        Ok(Segment::Records(page))
     }
 
     /// Reads the records from the number `next` on, from the archive that holds this one if the database does not. Returns a gap if neither

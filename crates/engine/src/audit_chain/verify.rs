@@ -3,11 +3,13 @@
 //! A seal with a valid signature is what the control plane wrote. So behind a defect the verification continues with the digest that the
 //! last such seal states, and what follows is judged on its own. The records of a seal without a valid signature cannot be judged.
 
+use std::fmt;
+
 use gpuaas_model::{ChainDefect, ChainResult, Timestamp};
 use gpuaas_store::{AuditRecord, AuditSealRecord, ChainedSeal, Store, StoreError};
 use gpuaas_trust::TaskKey;
 
-use super::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest, Stretch, readable};
+use super::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest, Segment, readable};
 use crate::{
     keys::{Keys, audit_seal_statement},
     port::ArchiveFiles,
@@ -31,6 +33,13 @@ impl ChainHead {
     /// Names a seal.
     pub(super) fn of(seal: &AuditSealRecord) -> Self {
         Self { seal: seal.number, digest: seal.digest.clone() }
+    }
+}
+
+/// Shows the head as the command line takes it: `412:9f86…`.
+impl fmt::Display for ChainHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.seal, self.digest)
     }
 }
 
@@ -290,7 +299,7 @@ impl Walk<'_> {
         self.last = self.last.max(self.gap_until.min(until));
         while self.last < until {
             match self.records.next(self.last, until).await? {
-                Stretch::Records(page) => {
+                Segment::Records(page) => {
                     for chained in page {
                         let number = chained.sequence;
                         self.last = number;
@@ -304,7 +313,7 @@ impl Walk<'_> {
                         }
                     }
                 }
-                Stretch::Gap(gap) => {
+                Segment::Gap(gap) => {
                     self.report(gap.defect()?, seal, Some(gap.first), gap.to_string());
                     self.gap_until = gap.last;
                     self.last = gap.last.min(until);
