@@ -5,23 +5,21 @@ use std::process::ExitCode;
 use gpuaas_api_types::{AuditChain, AuditDefect, AuditHead, AuditVerification};
 use gpuaas_client::Client;
 use gpuaas_model::{ChainResult, Code};
+use gpuaas_trust::is_sha256_hex;
 
 use crate::{output, target::Target};
-
-/// Digits of a seal's digest.
-const DIGEST_DIGITS: usize = 64;
 
 /// Prints the state of the chain.
 pub(crate) async fn show(client: &Client, target: &Target) -> anyhow::Result<()> {
     let chain = client.get_audit_chain().await?;
-    let name = chain.last_seal.as_ref().map(|seal| format!("{}:{}", seal.number, seal.digest)).unwrap_or_default();
+    let name = chain.last_seal.as_ref().map(|seal| shown_head(seal.number, &seal.digest)).unwrap_or_default();
     output::one(target.output, &chain, described_chain, &name)
 }
 
 /// Verifies the audit and prints the result. A broken chain is a failure.
 pub(crate) async fn verify(client: &Client, target: &Target, head: Option<AuditHead>) -> anyhow::Result<ExitCode> {
     let verified = client.verify_audit(head).await?;
-    let name = verified.head.as_ref().map(shown_head).unwrap_or_default();
+    let name = verified.head.as_ref().map(|head| shown_head(head.seal, &head.digest)).unwrap_or_default();
     output::one(target.output, &verified, described, &name)?;
     if verified.result == ChainResult::Intact.as_str() {
         return Ok(ExitCode::SUCCESS);
@@ -33,12 +31,10 @@ pub(crate) async fn verify(client: &Client, target: &Target, head: Option<AuditH
 
 /// Parses a head as [`verify`] prints it.
 pub(crate) fn parse_head(text: &str) -> Result<AuditHead, String> {
-    let is_digest =
-        |text: &&str| text.len() == DIGEST_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let parts = text.split_once(':').and_then(|(seal, digest)| Some((seal.parse::<u64>().ok()?, digest)));
-    match parts.filter(|(seal, digest)| *seal > 0 && is_digest(digest)) {
+    match parts.filter(|(seal, digest)| *seal > 0 && is_sha256_hex(digest)) {
         Some((seal, digest)) => Ok(AuditHead { seal, digest: digest.to_owned() }),
-        None => Err(format!("a head is the number of a seal, a colon and {DIGEST_DIGITS} lower-case hex digits")),
+        None => Err("a head is the number of a seal, a colon and 64 lower-case hex digits".to_owned()),
     }
 }
 
@@ -53,7 +49,7 @@ fn described_chain(chain: &AuditChain) -> String {
         parts.push(format!("{} not sealed yet{since}", grouped(chain.unsealed)));
     }
     if let Some(seal) = &chain.last_seal {
-        parts.push(format!("head {}:{}", seal.number, seal.digest));
+        parts.push(format!("head {}", shown_head(seal.number, &seal.digest)));
     }
     let stopped = chain.stopped.as_ref().map(|why| format!("\nsealing has stopped: {why}")).unwrap_or_default();
     parts.join(" · ") + &stopped
@@ -70,7 +66,7 @@ fn described(of: &AuditVerification) -> String {
         parts.push(format!("{} not sealed yet", grouped(of.unsealed)));
     }
     parts.extend(of.sealed_at.as_ref().map(|at| format!("last seal {at}")));
-    parts.extend(of.head.as_ref().map(|head| format!("head {}", shown_head(head))));
+    parts.extend(of.head.as_ref().map(|head| format!("head {}", shown_head(head.seal, &head.digest))));
     let mut lines = vec![parts.join(" · ")];
     lines.extend(of.defects.iter().map(described_defect));
     let more = of.defects_found.saturating_sub(of.defects.len() as u64);
@@ -88,8 +84,8 @@ fn described_defect(defect: &AuditDefect) -> String {
     format!("{}{at}: {}", defect.kind, defect.detail)
 }
 
-fn shown_head(head: &AuditHead) -> String {
-    format!("{}:{}", head.seal, head.digest)
+fn shown_head(seal: u64, digest: &str) -> String {
+    format!("{seal}:{digest}")
 }
 
 /// Returns the number with commas between groups of three digits.
@@ -126,7 +122,7 @@ mod tests {
     #[test]
     fn head_is_parsed_as_it_is_printed() {
         let head = intact().head.expect("it has one");
-        assert_eq!(parse_head(&shown_head(&head)), Ok(head.clone()));
+        assert_eq!(parse_head(&shown_head(head.seal, &head.digest)), Ok(head.clone()));
         let digest = head.digest;
         for invalid in [digest.clone(), format!("0:{digest}"), format!("-1:{digest}"), "412:ab12".to_owned()] {
             assert!(parse_head(&invalid).is_err(), "{invalid}");

@@ -63,8 +63,8 @@ pub async fn verify(
     }
     let metadata = json!({
         "result": verified.result().as_str(), "records": verified.records, "seals": verified.seals,
-        "head": verified.head.as_ref().map(|head| format!("{}:{}", head.seal, head.digest)),
-        "expected": expected.map(|head| format!("{}:{}", head.seal, head.digest)),
+        "head": verified.head.as_ref().map(ChainHead::to_string),
+        "expected": expected.map(ChainHead::to_string),
         "defects": verified.defects_found, "defect": first.map(|first| &first.detail),
     });
     match record(engine, caller, metadata).await {
