@@ -36,6 +36,17 @@ pub struct Fault {
     pub next: NextAction,
 }
 
+impl Fault {
+    /// Returns this fault for the repair that failed with it. The repair that it advises has just been done, so the page of its code comes next.
+    #[must_use]
+    pub fn after_repair(self) -> Self {
+        let Some(repair) = &self.next.command else { return self };
+        let text = format!("a repair did not remove the cause; repeat it: {repair}; or see what else helps");
+        let next = NextAction::with_command(text, format!("gpuaas explain {}", self.code));
+        Self { next, ..self }
+    }
+}
+
 /// An observation with its source and time; the text has at most [`Evidence::TEXT_BYTES_MAX`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
@@ -58,17 +69,6 @@ pub struct NextAction {
     /// Command line that performs the action, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<String>,
-}
-
-impl Fault {
-    /// Returns this fault for the repair that failed with it. The repair that it advises has just been done, so the page of its code comes next.
-    #[must_use]
-    pub fn after_repair(self) -> Self {
-        let Some(repair) = &self.next.command else { return self };
-        let text = format!("a repair did not remove the cause; repeat it: {repair}; or see what else helps");
-        let next = NextAction::with_command(text, format!("gpuaas explain {}", self.code));
-        Self { next, ..self }
-    }
 }
 
 impl NextAction {

@@ -173,7 +173,7 @@ impl Reader {
 fn user(row: &Row) -> Result<AllocationUser, StoreError> {
     let member = row.record_of::<NamedMember>("members", "doc");
     if let Err(error) = &member {
-        tracing::warn!(%error, "a list shows an allocation without the name of the member that uses it");
+        tracing::warn!(%error, "the member that uses an allocation cannot be read: it is shown without its name");
     }
     Ok(AllocationUser {
         workload: get_parsed(row, "workload_id")?,
