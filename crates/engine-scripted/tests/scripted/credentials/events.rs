@@ -21,6 +21,14 @@ async fn made(engines: &Engines, name: &str) -> ProjectId {
     project::create(&engines.engine, &admin(), name.parse().unwrap()).await.unwrap().id
 }
 
+/// Creates a token of a project, or of the platform. Returns its holder.
+async fn holder_in(engines: &Engines, project: Option<ProjectId>) -> Caller {
+    let role = project.map_or(Role::PlatformOperator, |_| Role::Viewer);
+    let new = token::NewToken { name: "ann".to_owned(), role, project, ttl_seconds: None };
+    let (token, _) = token::create(&engines.engine, &admin(), new).await.expect("made");
+    Caller { principal: token::holder(&token), ..admin() }
+}
+
 async fn events(engines: &Engines, stream: StreamName) -> Vec<EventRecord> {
     engines.store().read().await.unwrap().events(stream, 0, 1_000).await.unwrap()
 }
@@ -70,13 +78,7 @@ async fn platform_credentials_and_replaced_sessions_have_no_event_on_a_foreign_s
     let engines = Engines::new().await;
     let (ours, theirs) = (made(&engines, "ours").await, made(&engines, "theirs").await);
     let engine = &engines.engine;
-    let holder_in = async |project: Option<ProjectId>| {
-        let role = project.map_or(Role::PlatformOperator, |_| Role::Viewer);
-        let new = token::NewToken { name: "ann".to_owned(), role, project, ttl_seconds: None };
-        let (token, _) = token::create(engine, &admin(), new).await.expect("made");
-        Caller { principal: token::holder(&token), ..admin() }
-    };
-    let (operator, tenant) = (holder_in(None).await, holder_in(Some(theirs)).await);
+    let (operator, tenant) = (holder_in(&engines, None).await, holder_in(&engines, Some(theirs)).await);
     sign_in::with_token(engine, &operator, Browser::default()).await.expect("begun");
     assert_eq!(events(&engines, StreamName::Project(ours)).await, []);
     // One browser: the operator signs in where the tenant was.
@@ -93,13 +95,7 @@ async fn session_that_another_project_replaced_is_in_the_audit_of_neither() {
     let engines = Engines::new().await;
     let (ours, theirs) = (made(&engines, "ours").await, made(&engines, "theirs").await);
     let engine = &engines.engine;
-    let holder_in = async |project: ProjectId| {
-        let new =
-            token::NewToken { name: "ann".to_owned(), role: Role::Viewer, project: Some(project), ttl_seconds: None };
-        let (token, _) = token::create(engine, &admin(), new).await.expect("made");
-        Caller { principal: token::holder(&token), ..admin() }
-    };
-    let (mine, foreign) = (holder_in(ours).await, holder_in(theirs).await);
+    let (mine, foreign) = (holder_in(&engines, Some(ours)).await, holder_in(&engines, Some(theirs)).await);
     // One browser: first of their project, then twice of ours.
     let first = sign_in::with_token(engine, &foreign, Browser::default()).await.expect("begun").session;
     let browser = Browser { user_agent: None, replaces: Some(first.sha256.as_str()) };
