@@ -89,7 +89,7 @@ pub struct AuditVerification {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AuditDefect {
     /// `changed`, `missing`, `added` or `signature`.
-    #[schema(value_type = crate::schema::ChainDefect)]
+    #[schema(value_type = crate::schema::ChainDefectKind)]
     pub kind: String,
     /// Number of the seal. Absent if the defect is after the last seal.
     #[serde(skip_serializing_if = "Option::is_none", default)]

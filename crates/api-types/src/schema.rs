@@ -37,7 +37,7 @@ enumerations! {
     ArchiveKind "Kind of an archive's entries." = all!(ArchiveKind);
     AuditAction "Action, `noun.verb`." = all!(AuditAction);
     AuditResult "Result of an action." = all!(AuditResult);
-    ChainDefect "How the audit differs from its seals." = all!(ChainDefect);
+    ChainDefectKind "How the audit differs from its seals." = all!(ChainDefectKind);
     ChainResult "Result of a verification of the audit." = all!(ChainResult);
     Connectivity "Connection of an agent." = all!(Connectivity);
     EventKind "Kind of an event." = all!(EventKind);

@@ -135,8 +135,7 @@ async fn revoked(changes: &mut Receiver<Change>, token: TokenId) {
                 | Change::Operation(_)
                 | Change::Node(_)
                 | Change::Keys
-                | Change::Sealing
-                | Change::Audit,
+                | Change::Sealing,
             ) => {}
             Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending().await,

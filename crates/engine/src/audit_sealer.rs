@@ -11,8 +11,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use gpuaas_store::{AuditSealRecord, Change, Reader, StoreError};
-use tokio::sync::broadcast::{Receiver, error::RecvError};
+use gpuaas_store::{AuditSealRecord, Reader, StoreError};
 
 use crate::{
     audit_chain::{ChainError, ChainRecords, FIRST_PREVIOUS, SealDigest, Segment, sealed_state},
@@ -48,10 +47,7 @@ pub enum Sealing {
 impl Engine {
     /// Seals audit records until the engine stops.
     pub async fn run_audit_sealer(&self) {
-        let mut changes = self.store().changes();
         loop {
-            // The read below covers every record announced so far.
-            while changes.try_recv().is_ok() {}
             let pause = match self.seal_audit().await {
                 Ok(Sealing::Complete) => None,
                 Ok(Sealing::Partial) => Some(PAUSE),
@@ -68,7 +64,7 @@ impl Engine {
             let next = async {
                 match pause {
                     Some(pause) => self.after(pause).await,
-                    None => self.await_records(&mut changes).await,
+                    None => self.await_records().await,
                 }
             };
             if self.stopping().run_until_cancelled(next).await.is_none() {
@@ -78,21 +74,12 @@ impl Engine {
     }
 
     /// Waits until a record was written and others had time to follow it.
-    async fn await_records(&self, changes: &mut Receiver<Change>) {
+    async fn await_records(&self) {
         let sweep = self.after(SWEEP_EVERY);
-        let woken = async {
-            loop {
-                match changes.recv().await {
-                    Ok(Change::Audit | Change::Missed) | Err(RecvError::Lagged(_)) => return,
-                    Ok(_) => {}
-                    Err(RecvError::Closed) => std::future::pending().await,
-                }
-            }
-        };
         tokio::select! {
             biased;
             () = sweep => {}
-            () = woken => self.after(BATCH).await,
+            () = self.store().audit_written() => self.after(BATCH).await,
         }
     }
 

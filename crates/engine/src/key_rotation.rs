@@ -53,13 +53,7 @@ impl Engine {
                     match changes.recv().await {
                         // A rotation waits for connected nodes.
                         Ok(Change::Keys | Change::Node(_) | Change::Missed) => return true,
-                        Ok(
-                            Change::Event { .. }
-                            | Change::Operation(_)
-                            | Change::Token(_)
-                            | Change::Sealing
-                            | Change::Audit,
-                        ) => {}
+                        Ok(Change::Event { .. } | Change::Operation(_) | Change::Token(_) | Change::Sealing) => {}
                         Err(RecvError::Lagged(_)) => return true,
                         Err(RecvError::Closed) => return false,
                     }

@@ -56,7 +56,7 @@ pub mod waiting;
 mod workload_status;
 
 pub use access_registry::AccessGuard;
-pub use audit_chain::{ChainBreak, ChainError, ChainHead, Verification, unsealed_audit_since};
+pub use audit_chain::{ChainDefect, ChainError, ChainHead, Verification, unsealed_audit_since};
 pub use audit_sealer::Sealing;
 pub use authorities::{Authorities, open_authority, stored_authority};
 pub use caller::Caller;

@@ -47,8 +47,7 @@ impl Engine {
                         | Change::Operation(_)
                         | Change::Token(_)
                         | Change::Keys
-                        | Change::Sealing
-                        | Change::Audit,
+                        | Change::Sealing,
                     ) => continue,
                     Ok(Change::Missed) | Err(RecvError::Lagged(_)) => self.open_access().nodes(),
                     Err(RecvError::Closed) => return,

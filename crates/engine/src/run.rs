@@ -50,7 +50,7 @@ impl Engine {
                         // The node may have connected to another replica, so all waiting attempts try again.
                         self.wake_waiting();
                     }
-                    Ok(Change::Event { .. } | Change::Token(_) | Change::Keys | Change::Sealing | Change::Audit) => {}
+                    Ok(Change::Event { .. } | Change::Token(_) | Change::Keys | Change::Sealing) => {}
                     // Any row may have changed, and with it what an attempt waits for.
                     Ok(Change::Missed) | Err(RecvError::Lagged(_)) => {
                         tracing::warn!("hints were missed; reading rows");

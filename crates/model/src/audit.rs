@@ -40,7 +40,7 @@ text_enum! {
 
 text_enum! {
     /// How the audit differs from its seals.
-    ChainDefect {
+    ChainDefectKind {
         /// A record or a seal has another content or place.
         Changed = "changed",
         /// A record or a seal is missing.

@@ -41,7 +41,7 @@ mod workload;
 pub use actor::OwnActor;
 pub use allocation::{AllocationEvent, AllocationState};
 pub use archive::ArchiveKind;
-pub use audit::{ActorType, AuditAction, AuditResult, ChainDefect, ChainResult};
+pub use audit::{ActorType, AuditAction, AuditResult, ChainDefectKind, ChainResult};
 pub use check::Check;
 pub use code::{Code, Coded, ExitStatus, Reason};
 pub use cut::{CUT_MARK, cut};

@@ -270,7 +270,7 @@ behaviours! {
         a_row_that_is_no_audit_record_is_returned_without_one,
         a_row_that_is_no_audit_seal_is_returned_without_one,
         the_archive_of_an_audit_record_is_found_by_its_number,
-        a_change_with_audit_records_is_hinted_once_and_only_in_its_process,
+        commit_of_audit_records_wakes_the_sealer_of_its_process_alone,
     }
     swap {
         a_node_read_before_another_change_is_stale,

@@ -90,7 +90,7 @@ impl Tx {
         let sql = "update allocations set state = $3, generation = $4, doc = $5 where id = $1 and generation = $2";
         match self.execute(sql, values).await? {
             1 => {
-                self.hints.push(Change::Node(allocation.node));
+                self.announced.hints.push(Change::Node(allocation.node));
                 Ok(next)
             }
             _ => Err(StoreError::Stale { what: "allocation" }),

@@ -6,7 +6,6 @@ use serde_json::Value as Json;
 use crate::{
     error::StoreError,
     event::{Numbered, numbered},
-    hint::Change,
     page::Page,
     query::{Row, Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
     record::{AuditRecord, NewAudit},
@@ -77,9 +76,7 @@ impl Tx {
             text(metadata_to_store(record)?),
         ];
         self.insert_numbered(&AUDIT, text(SEQUENCE), values).await?;
-        if !self.hints.contains(&Change::Audit) {
-            self.hints.push(Change::Audit);
-        }
+        self.announced.has_audit = true;
         Ok(())
     }
 }

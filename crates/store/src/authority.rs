@@ -60,7 +60,7 @@ impl Tx {
         let [doc, code] = self.doc_and_code(TABLE, authority, &key).await?;
         let (id, state, version) = (text(&authority.id), text(authority.state), int(authority.version));
         self.execute(sql, vec![id, state, version, Value::Blob(key), doc, code]).await?;
-        self.hints.push(Change::Keys);
+        self.announced.hints.push(Change::Keys);
         Ok(())
     }
 

@@ -38,7 +38,7 @@ impl Tx {
     /// Deletes a session. Streams of its token look at their sessions again.
     pub async fn delete_browser_session(&mut self, session: &BrowserSessionRecord) -> Result<(), StoreError> {
         self.execute("delete from browser_sessions where id = $1", vec![text(session.id)]).await?;
-        self.hints.push(Change::Token(session.token));
+        self.announced.hints.push(Change::Token(session.token));
         Ok(())
     }
 

@@ -90,7 +90,7 @@ impl Tx {
         self.execute(EVENTS_OF_PROJECTS, values).await?;
         for row in &numbered {
             let (stream, sequence) = (get_parsed(row, "stream")?, get_count(row, "last_sequence")?);
-            self.hints.push(Change::Event { stream, sequence });
+            self.announced.hints.push(Change::Event { stream, sequence });
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Tx {
             text(&event.data),
         ];
         let sequence = self.insert_numbered(&EVENTS, text(event.stream), values).await?;
-        self.hints.push(Change::Event { stream: event.stream, sequence });
+        self.announced.hints.push(Change::Event { stream: event.stream, sequence });
         Ok(EventRecord {
             stream: event.stream,
             sequence,

@@ -40,8 +40,6 @@ pub enum Change {
     Keys,
     /// Another sealing key is in use, or more rows were sealed under the current one.
     Sealing,
-    /// An audit record was appended. Announced within its process only: the process that wrote a record has it sealed.
-    Audit,
     /// Hints of other processes may have been lost: anything may have changed.
     Missed,
 }
@@ -127,7 +125,7 @@ fn encode(change: &Change) -> Option<String> {
         Change::Token(id) => Some(format!("token {id}")),
         Change::Keys => Some("keys".to_owned()),
         Change::Sealing => Some("sealing".to_owned()),
-        Change::Audit | Change::Missed => None,
+        Change::Missed => None,
     }
 }
 

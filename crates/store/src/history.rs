@@ -32,6 +32,7 @@ use crate::{
     options::StoreOptions,
     query::{get_blob, get_count, get_int, text},
     store::{Reader, Store, Tx},
+    writer::Announced,
 };
 
 /// Setting with the generation of the history, a time in milliseconds. While it is set, processes keep marks.
@@ -110,11 +111,11 @@ impl Store {
             let mut turn = self.writer.acquire().await?;
             if self.history.0.kept.get().is_none() {
                 turn.connection()?.execute(PUT, vec![text(WENT_BACK), encode_went_back(latest, why)]).await?;
-                return turn.commit(Vec::new()).await;
+                return turn.commit(Announced::default()).await;
             }
             // From here on every commit fails, and the first one that does records the reason in the store.
             self.history.stop(why.to_owned(), latest);
-            turn.commit(Vec::new()).await
+            turn.commit(Announced::default()).await
         };
         stopped.await.or_else(|error| match error {
             StoreError::HistoryRolledBack(_) => Ok(()),

@@ -51,7 +51,7 @@ impl Tx {
         match self.execute("update members set state = $3, doc = $4 where id = $1 and state = $2", values).await? {
             1 => {
                 if let (MemberState::Removed, Some(node)) = (&next.state, member.place.node()) {
-                    self.hints.push(Change::Node(node));
+                    self.announced.hints.push(Change::Node(node));
                 }
                 Ok(next)
             }

@@ -63,7 +63,7 @@ impl Tx {
                    where id = $1 and generation = $2";
         match self.execute(sql, values).await? {
             1 => {
-                self.hints.push(Change::Node(node.id));
+                self.announced.hints.push(Change::Node(node.id));
                 Ok(next)
             }
             _ => Err(StoreError::Stale { what: "node" }),

@@ -63,7 +63,7 @@ impl Tx {
         for step in steps {
             self.insert_step(step).await?;
         }
-        self.hints.push(Change::Operation(operation.id));
+        self.announced.hints.push(Change::Operation(operation.id));
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl Tx {
         let mut operation = self.operation(id).await?;
         operation.cancel_requested = true;
         self.update_operation(&operation, operation.state).await?;
-        self.hints.push(Change::Operation(id));
+        self.announced.hints.push(Change::Operation(id));
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Tx {
             return Ok(false);
         }
         self.update_operation(&operation, operation.state).await?;
-        self.hints.push(Change::Operation(id));
+        self.announced.hints.push(Change::Operation(id));
         Ok(true)
     }
 }

@@ -73,7 +73,7 @@ impl Store {
             let is_evicted = tx.execute("delete from replicas where id = $1", vec![text(id)]).await? > 0;
             tx.execute("delete from sessions where replica_id = $1", vec![text(id)]).await?;
             let freed = tx.operations_driven_by(id).await?;
-            tx.hints.extend(freed.into_iter().map(Change::Operation));
+            tx.announced.hints.extend(freed.into_iter().map(Change::Operation));
             tx.execute("update leases set expires_at = 0 where holder = $1 and expires_at > 0", vec![text(id)]).await?;
             tx.commit().await?;
             Ok(is_evicted)
@@ -105,7 +105,7 @@ impl Tx {
         ];
         let is_current = self.execute(sql, values).await? > 0;
         if is_current {
-            self.hints.push(Change::Node(session.node));
+            self.announced.hints.push(Change::Node(session.node));
         }
         Ok(is_current)
     }

@@ -119,7 +119,7 @@ impl Tx {
         let sql = "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
         self.execute(sql, vec![text(SealingRecord::SETTING), value]).await?;
         self.sealing = Some(Box::new(Some(record.clone())));
-        self.hints.push(Change::Sealing);
+        self.announced.hints.push(Change::Sealing);
         Ok(())
     }
 

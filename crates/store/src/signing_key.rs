@@ -39,7 +39,7 @@ impl Tx {
         let sql = "insert into signing_keys (key_id, state, version, seed, doc, code) values ($1, $2, $3, $4, $5, $6)";
         let seed = Value::Blob(seed);
         self.execute(sql, vec![text(&key.key_id), text(key.state), int(key.version), seed, doc, code]).await?;
-        self.hints.push(Change::Keys);
+        self.announced.hints.push(Change::Keys);
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl Tx {
         let values = vec![text(&key.key_id), text(key.state), int(key.version), Value::Blob(seed), doc, code];
         let sql = "update signing_keys set state = $2, version = $3, seed = $4, doc = $5, code = $6 where key_id = $1";
         self.execute(sql, values).await?;
-        self.hints.push(Change::Keys);
+        self.announced.hints.push(Change::Keys);
         Ok(())
     }
 

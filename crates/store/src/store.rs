@@ -14,7 +14,7 @@ use std::{
 
 use gpuaas_model::Clock;
 use serde::de::DeserializeOwned;
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, broadcast};
 use uuid::Uuid;
 
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
     readers::{Readers, SingleStatement, Snapshot},
     record_verifier::RecordVerifier,
     sealing_record::SealingRecord,
-    writer::{CommitObservers, WriteTurn, Writer},
+    writer::{Announced, CommitObservers, WriteTurn, Writer},
 };
 
 /// Hints buffered per subscriber. A subscriber that falls further behind has to read rows instead.
@@ -57,6 +57,7 @@ pub struct Store {
     pub(crate) file: Option<PathBuf>,
     pub(crate) clock: Arc<dyn Clock>,
     changes: broadcast::Sender<Change>,
+    audit_written: Arc<Notify>,
     listener: Option<Listener>,
     pub(crate) disk_full: DiskFull,
     pub(crate) damage: Damage,
@@ -100,7 +101,7 @@ enum ConnectionSource {
 /// A change of rows: all or nothing. Dropping it without [`Tx::commit`] rolls it back. Reads like a [`Reader`].
 pub struct Tx {
     reader: Reader,
-    pub(crate) hints: Vec<Change>,
+    pub(crate) announced: Announced,
 }
 
 impl Store {
@@ -110,7 +111,7 @@ impl Store {
         // Boxed: callers keep the future of this function within theirs.
         let mut turn = Box::pin(store.writer.acquire()).await?;
         Box::pin(prepare(turn.connection()?, store.dialect)).await?;
-        Box::pin(turn.commit(Vec::new())).await?;
+        Box::pin(turn.commit(Announced::default())).await?;
         if store.dialect.is_shared() {
             store.listener = Some(Box::pin(hint::listen(options.url.clone(), origin, store.changes.clone())).await?);
         }
@@ -125,11 +126,13 @@ impl Store {
             make_private(&file).map_err(|error| StoreError::Database(format!("{}: {error}", file.display())))?;
         }
         let (changes, origin) = (broadcast::Sender::new(HINTS_KEPT), Uuid::new_v4());
+        let audit_written: Arc<Notify> = Arc::default();
         let (disk_full, damage, counters) = (DiskFull::default(), Damage::default(), Counters::default());
         let history = History::new(clock.clone());
         let writer = Writer::new(
             CommitObservers {
                 changes: changes.clone(),
+                audit_written: audit_written.clone(),
                 hint_origin: dialect.is_shared().then_some(origin),
                 disk_full: disk_full.clone(),
                 damage: damage.clone(),
@@ -146,6 +149,7 @@ impl Store {
             file: dialect.file(&options.url),
             clock,
             changes,
+            audit_written,
             listener: None,
             disk_full,
             damage,
@@ -164,7 +168,7 @@ impl Store {
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         self.pass_gate().await?;
         let turn = self.writer.acquire().await.inspect_err(|error| self.damage.record(error))?;
-        Ok(Tx { reader: self.reader(ConnectionSource::WriteTurn(turn)), hints: Vec::new() })
+        Ok(Tx { reader: self.reader(ConnectionSource::WriteTurn(turn)), announced: Announced::default() })
     }
 
     /// Returns a consistent view of everything committed until now. Drop it soon: PostgreSQL ends a session that is
@@ -185,6 +189,11 @@ impl Store {
     /// Subscribes to hints about commits from now on.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
+    }
+
+    /// Waits until this process has committed an audit record since the previous call returned. One caller at a time.
+    pub async fn audit_written(&self) {
+        self.audit_written.notified().await;
     }
 
     /// Returns whether other processes may use the store at the same time.
@@ -280,7 +289,7 @@ impl Tx {
     /// Makes the change durable, then sends its hints. Fails without any effect if one of its statements failed.
     pub async fn commit(self) -> Result<(), StoreError> {
         match self.reader.source {
-            ConnectionSource::WriteTurn(turn) => turn.commit(self.hints).await,
+            ConnectionSource::WriteTurn(turn) => turn.commit(self.announced).await,
             ConnectionSource::Snapshot(_) | ConnectionSource::SingleStatement(_) => {
                 Err(StoreError::Database("a reader cannot commit".to_owned()))
             }

@@ -44,7 +44,7 @@ impl Tx {
         let [doc, code] = self.doc_and_code(TABLE, &token, &[]).await?;
         let values = vec![text(id), Value::Int(ends_at(&token)), doc, code];
         self.execute("update tokens set ends_at = $2, doc = $3, code = $4 where id = $1", values).await?;
-        self.hints.push(Change::Token(id));
+        self.announced.hints.push(Change::Token(id));
         Ok(token)
     }
 

@@ -18,7 +18,7 @@ use std::{
 use futures::FutureExt;
 use tokio::{
     runtime::Handle,
-    sync::{Mutex, OwnedMutexGuard, broadcast, oneshot},
+    sync::{Mutex, Notify, OwnedMutexGuard, broadcast, oneshot},
     time::timeout,
 };
 use uuid::Uuid;
@@ -48,6 +48,8 @@ pub(crate) struct Writer {
 /// Receives the outcome of commits.
 pub(crate) struct CommitObservers {
     pub(crate) changes: broadcast::Sender<Change>,
+    /// Notified about every commit with an audit record.
+    pub(crate) audit_written: Arc<Notify>,
     /// The id under which hints are announced to other processes; `None` without other processes.
     pub(crate) hint_origin: Option<Uuid>,
     pub(crate) disk_full: DiskFull,
@@ -93,9 +95,17 @@ enum SavepointEnd {
     RolledBack,
 }
 
+/// What a change announces after its commit.
+#[derive(Default)]
+pub(crate) struct Announced {
+    pub(crate) hints: Vec<Change>,
+    /// Whether audit records are part of the change.
+    pub(crate) has_audit: bool,
+}
+
 /// A change that waits for the commit.
 struct PendingChange {
-    hints: Vec<Change>,
+    announced: Announced,
     outcome: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -169,7 +179,7 @@ impl WriteTurn {
     }
 
     /// Makes the change durable, perhaps together with others, then sends its hints.
-    pub(crate) async fn commit(mut self, hints: Vec<Change>) -> Result<(), StoreError> {
+    pub(crate) async fn commit(mut self, announced: Announced) -> Result<(), StoreError> {
         if let Some(failed) = &self.failed {
             // PostgreSQL would turn this commit into a rollback without an error; SQLite would commit the other
             // statements.
@@ -183,7 +193,7 @@ impl WriteTurn {
         if let Some(group) = &mut state.group {
             group.last_end = Some(SavepointEnd::Released);
             group.waits_since.get_or_insert_with(Instant::now);
-            group.pending.push(PendingChange { hints, outcome });
+            group.pending.push(PendingChange { announced, outcome });
         }
         self.shared.release(state);
         receiver.await.unwrap_or_else(|_| Err(StoreError::Unreachable("the process is shutting down".to_owned())))
@@ -312,7 +322,10 @@ impl Shared {
                 state.connection = None;
             }
         }
-        for PendingChange { hints, outcome } in pending {
+        for PendingChange { announced: Announced { hints, has_audit }, outcome } in pending {
+            if has_audit && ended.is_ok() {
+                self.observers.audit_written.notify_one();
+            }
             let hints = hints.into_iter().filter(|_| ended.is_ok());
             // A lost hint is harmless because subscribers read rows; the caller may have been cancelled.
             hints.for_each(|hint| drop(self.observers.changes.send(hint)));
@@ -333,7 +346,7 @@ impl Shared {
             connection.run_kept(self.dialect.rollback_savepoint()).await?;
         }
         if let Some(origin) = self.observers.hint_origin {
-            hint::announce(connection, origin, pending.iter().flat_map(|done| &done.hints)).await?;
+            hint::announce(connection, origin, pending.iter().flat_map(|done| &done.announced.hints)).await?;
         }
         let counted = self.observers.history.count(connection, self.dialect, group.changed_before).await?;
         connection.run_kept("commit").await.map_err(StoreError::into_commit_error)?;

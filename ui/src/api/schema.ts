@@ -1701,7 +1701,7 @@ export interface components {
             /** @description Description of the defect. */
             detail: string;
             /** @description `changed`, `missing`, `added` or `signature`. */
-            kind: components["schemas"]["ChainDefect"];
+            kind: components["schemas"]["ChainDefectKind"];
             /**
              * Format: int64
              * @description Number of the record. Absent if the defect is in a seal, or in one of the records that the seal covers.
@@ -1960,7 +1960,7 @@ export interface components {
          * @description How the audit differs from its seals.
          * @enum {string}
          */
-        ChainDefect: "changed" | "missing" | "added" | "signature";
+        ChainDefectKind: "changed" | "missing" | "added" | "signature";
         /**
          * @description Result of a verification of the audit.
          * @enum {string}

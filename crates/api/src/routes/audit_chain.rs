@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 use gpuaas_api_types::{AuditChain, AuditDefect, AuditHead, AuditSeal, AuditVerification, VerifyAudit};
 use gpuaas_engine::{
-    ChainBreak, ChainHead, Verification,
+    ChainDefect, ChainHead, Verification,
     commands::audit_chain::{self, ChainView},
 };
 use gpuaas_model::{AuditAction, Code, Permission};
@@ -91,8 +91,8 @@ fn verification(of: Verification) -> AuditVerification {
     }
 }
 
-fn defect(ChainBreak { defect, seal, record, detail }: ChainBreak) -> AuditDefect {
-    AuditDefect { kind: defect.to_string(), seal, record, detail }
+fn defect(ChainDefect { kind, seal, record, detail }: ChainDefect) -> AuditDefect {
+    AuditDefect { kind: kind.to_string(), seal, record, detail }
 }
 
 #[cfg(test)]

@@ -229,8 +229,7 @@ impl EventReader {
                     | Change::Node(_)
                     | Change::Token(_)
                     | Change::Keys
-                    | Change::Sealing
-                    | Change::Audit,
+                    | Change::Sealing,
                 ) => {}
                 Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return Some(()),
                 Err(RecvError::Closed) => return None,

@@ -96,8 +96,7 @@ async fn changed(changes: &mut Receiver<Change>, node: Option<NodeId>) {
                 | Change::Operation(_)
                 | Change::Token(_)
                 | Change::Keys
-                | Change::Sealing
-                | Change::Audit,
+                | Change::Sealing,
             ) => {}
             Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending().await,

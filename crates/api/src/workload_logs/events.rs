@@ -187,8 +187,7 @@ impl EventReader {
                     | Change::Node(_)
                     | Change::Token(_)
                     | Change::Keys
-                    | Change::Sealing
-                    | Change::Audit,
+                    | Change::Sealing,
                 ) => {}
                 Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
                 Err(RecvError::Closed) => std::future::pending().await,

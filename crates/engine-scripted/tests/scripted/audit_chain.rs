@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use gpuaas_engine::{ChainError, ChainHead, Engine, Sealing, Verification, commands::audit_chain};
-use gpuaas_model::{AuditAction, ChainDefect, Code, Coded, KeyState, OwnActor};
+use gpuaas_model::{AuditAction, ChainDefectKind, Code, Coded, KeyState, OwnActor};
 use gpuaas_store::{AuditSealRecord, Gate, NewAudit, SigningKeyRecord, StoreError};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -48,12 +48,12 @@ async fn verify_by(engine: &Engine, expected: Option<&ChainHead>) -> Verificatio
 }
 
 /// How and where a chain is broken: the defect with the numbers of its seal and its record.
-type Place = (ChainDefect, Option<u64>, Option<u64>);
+type Place = (ChainDefectKind, Option<u64>, Option<u64>);
 
 async fn defects(engines: &Engines, expected: Option<&ChainHead>) -> Vec<Place> {
     let verified = verify_by(&engines.engine, expected).await;
     assert_eq!(verified.defects.len() as u64, verified.defects_found.min(20), "{verified:?}");
-    verified.defects.into_iter().map(|broken| (broken.defect, broken.seal, broken.record)).collect()
+    verified.defects.into_iter().map(|broken| (broken.kind, broken.seal, broken.record)).collect()
 }
 
 /// Returns the only defect, if there is one.
@@ -112,28 +112,28 @@ async fn each_manipulation_is_named_with_its_place() {
     // The verification itself can then append no record.
     let added_next = added.replace("100", "12");
     for (sql, expected) in [
-        ("update audit set actor = 'eve' where sequence = 5", (ChainDefect::Changed, Some(2), None)),
-        ("update audit set at = at + 1 where sequence = 5", (ChainDefect::Changed, Some(2), None)),
-        ("update audit set action = 'forged' where sequence = 5", (ChainDefect::Changed, Some(2), Some(5))),
-        ("delete from audit where sequence = 5", (ChainDefect::Missing, Some(2), Some(5))),
-        ("delete from audit where sequence = 10", (ChainDefect::Missing, None, Some(10))),
-        ("delete from audit where sequence = 11", (ChainDefect::Missing, None, Some(11))),
-        (added.as_str(), (ChainDefect::Added, None, Some(100))),
-        (added_next.as_str(), (ChainDefect::Added, None, Some(12))),
-        ("update streams set last_sequence = 5 where stream = 'audit'", (ChainDefect::Changed, Some(3), None)),
+        ("update audit set actor = 'eve' where sequence = 5", (ChainDefectKind::Changed, Some(2), None)),
+        ("update audit set at = at + 1 where sequence = 5", (ChainDefectKind::Changed, Some(2), None)),
+        ("update audit set action = 'forged' where sequence = 5", (ChainDefectKind::Changed, Some(2), Some(5))),
+        ("delete from audit where sequence = 5", (ChainDefectKind::Missing, Some(2), Some(5))),
+        ("delete from audit where sequence = 10", (ChainDefectKind::Missing, None, Some(10))),
+        ("delete from audit where sequence = 11", (ChainDefectKind::Missing, None, Some(11))),
+        (added.as_str(), (ChainDefectKind::Added, None, Some(100))),
+        (added_next.as_str(), (ChainDefectKind::Added, None, Some(12))),
+        ("update streams set last_sequence = 5 where stream = 'audit'", (ChainDefectKind::Changed, Some(3), None)),
         (
             "update audit set sequence = 100 where sequence = 4; update audit set sequence = 4 where sequence = 5; \
              update audit set sequence = 5 where sequence = 100",
-            (ChainDefect::Changed, Some(2), None),
+            (ChainDefectKind::Changed, Some(2), None),
         ),
-        ("update audit_seals set at = at + 1 where number = 2", (ChainDefect::Signature, Some(2), None)),
-        ("update audit_seals set key_id = 'ed25519-0' where number = 2", (ChainDefect::Signature, Some(2), None)),
-        ("delete from audit_seals where number = 2", (ChainDefect::Missing, Some(2), None)),
-        ("delete from audit_seals where number = 1", (ChainDefect::Missing, Some(1), None)),
+        ("update audit_seals set at = at + 1 where number = 2", (ChainDefectKind::Signature, Some(2), None)),
+        ("update audit_seals set key_id = 'ed25519-0' where number = 2", (ChainDefectKind::Signature, Some(2), None)),
+        ("delete from audit_seals where number = 2", (ChainDefectKind::Missing, Some(2), None)),
+        ("delete from audit_seals where number = 1", (ChainDefectKind::Missing, Some(1), None)),
         (
             "insert into audit_seals select 4, 10, 11, 2, at, digest, digest, key_id, signature from audit_seals \
              where number = 3",
-            (ChainDefect::Signature, Some(4), None),
+            (ChainDefectKind::Signature, Some(4), None),
         ),
     ] {
         let engines = with_three_seals().await;
@@ -149,10 +149,10 @@ async fn cut_tail_is_found_by_a_head_that_was_noted_before() {
     let cut = "delete from audit_seals where number = 3; delete from audit where sequence > 6; \
                update streams set last_sequence = 6 where stream = 'audit'";
     engines.execute_sql(&format!("{PERMIT} {cut}"));
-    assert_eq!(defect(&engines, Some(&noted)).await, Some((ChainDefect::Missing, Some(3), None)));
+    assert_eq!(defect(&engines, Some(&noted)).await, Some((ChainDefectKind::Missing, Some(3), None)));
     assert_eq!(defect(&engines, None).await, None, "without the head the rest looks complete");
     let other = ChainHead { seal: 2, digest: "0".repeat(64) };
-    assert_eq!(defect(&engines, Some(&other)).await, Some((ChainDefect::Changed, Some(2), None)));
+    assert_eq!(defect(&engines, Some(&other)).await, Some((ChainDefectKind::Changed, Some(2), None)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,7 +175,7 @@ async fn removed_seals_stop_the_sealing_until_a_restart_and_a_noted_head_shows_t
     assert_eq!(restarted.seal_audit().await.unwrap(), Sealing::Complete);
     assert_eq!(audit_chain::show(&restarted, &admin()).await.unwrap().stopped, None);
     assert_eq!(defect(&engines, None).await, None, "docs/security.md names this limit");
-    assert_eq!(defect(&engines, Some(&noted)).await, Some((ChainDefect::Missing, Some(3), None)));
+    assert_eq!(defect(&engines, Some(&noted)).await, Some((ChainDefectKind::Missing, Some(3), None)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,16 +198,16 @@ async fn defects_behind_a_defect_are_found() {
                   update audit_seals set at = at + 1 where number = 4; delete from audit where sequence = 8";
     engines.execute_sql(&format!("{PERMIT} {change}"));
     let expected = [
-        (ChainDefect::Changed, Some(1), None),
-        (ChainDefect::Missing, Some(2), None),
-        (ChainDefect::Missing, Some(3), Some(8)),
-        (ChainDefect::Signature, Some(4), None),
-        (ChainDefect::Changed, Some(5), None),
+        (ChainDefectKind::Changed, Some(1), None),
+        (ChainDefectKind::Missing, Some(2), None),
+        (ChainDefectKind::Missing, Some(3), Some(8)),
+        (ChainDefectKind::Signature, Some(4), None),
+        (ChainDefectKind::Changed, Some(5), None),
     ];
     assert_eq!(defects(&engines, None).await, expected);
     let unknown = ChainHead { seal: 9, digest: "0".repeat(64) };
     let last = defects(&engines, Some(&unknown)).await.pop();
-    assert_eq!(last, Some((ChainDefect::Missing, Some(9), None)), "the head is checked behind defects");
+    assert_eq!(last, Some((ChainDefectKind::Missing, Some(9), None)), "the head is checked behind defects");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,10 +223,10 @@ async fn all_defects_are_counted_and_some_described() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_cannot_be_read_are_defects() {
-    let somewhere = (ChainDefect::Changed, None, None);
-    let numberless = vec![(ChainDefect::Missing, Some(2), Some(5)), (ChainDefect::Added, None, None)];
+    let somewhere = (ChainDefectKind::Changed, None, None);
+    let numberless = vec![(ChainDefectKind::Missing, Some(2), Some(5)), (ChainDefectKind::Added, None, None)];
     for (sql, expected) in [
-        ("update audit_seals set records = -1 where number = 2", vec![(ChainDefect::Changed, Some(2), None)]),
+        ("update audit_seals set records = -1 where number = 2", vec![(ChainDefectKind::Changed, Some(2), None)]),
         ("update audit_seals set number = 'x' where number = 3", vec![somewhere]),
         ("update streams set last_sequence = -1 where stream = 'audit'", vec![somewhere]),
         ("update audit set sequence = 'x' where sequence = 5", numberless),
@@ -245,9 +245,9 @@ async fn record_that_was_missing_when_it_was_to_be_sealed_cannot_be_added_later(
     let remove = "create table kept as select * from audit where sequence = 2; delete from audit where sequence = 2";
     engines.execute_sql(&format!("{PERMIT} {remove}"));
     assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete, "later records are protected");
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Missing, Some(1), Some(2))));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Missing, Some(1), Some(2))));
     engines.execute_sql("insert into audit select * from kept");
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Added, Some(1), None)));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Added, Some(1), None)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -258,7 +258,7 @@ async fn unreadable_record_keeps_no_later_record_from_its_seal() {
     engines.execute_sql(&format!("{PERMIT} {forge}"));
     assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
     assert_eq!(newest(&engines).await.map(|seal| (seal.last, seal.records)), Some((3, 2)));
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Changed, Some(1), Some(2))));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Changed, Some(1), Some(2))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -271,7 +271,7 @@ async fn record_above_the_counter_is_not_sealed() {
     );
     assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
     assert_eq!(newest(&engines).await.map(|seal| (seal.last, seal.records)), Some((3, 3)));
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Added, None, Some(1_000))));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Added, None, Some(1_000))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -282,7 +282,7 @@ async fn seal_of_records_that_were_never_written_is_an_error() {
     engines.execute_sql(forge);
     let refused = engines.engine.seal_audit().await.expect_err("there are 11 records");
     assert!(matches!(refused, ChainError::Ahead { sealed: 1_000, written: 11 }), "{refused}");
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Signature, Some(4), None)));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Signature, Some(4), None)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -313,7 +313,7 @@ async fn archived_records_are_verified_from_their_files() {
     assert_eq!(failed.code(), Code::Unavailable);
     engines.files.is_unreadable.store(false, Ordering::Relaxed);
     engines.files.kept.lock().unwrap().clear();
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Missing, Some(1), Some(1))));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Missing, Some(1), Some(1))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -325,7 +325,7 @@ async fn lost_archive_is_one_defect_and_what_follows_is_verified() {
     seal(&engines, 2).await;
     engines.files.kept.lock().unwrap().clear();
     engines.execute_sql(&format!("{PERMIT} update audit set actor = 'eve' where sequence = 7"));
-    let (archive, changed) = ((ChainDefect::Missing, Some(1), Some(1)), (ChainDefect::Changed, Some(3), None));
+    let (archive, changed) = ((ChainDefectKind::Missing, Some(1), Some(1)), (ChainDefectKind::Changed, Some(3), None));
     assert_eq!(defects(&engines, None).await, [archive, changed]);
 }
 
@@ -335,7 +335,7 @@ async fn archive_whose_record_cannot_be_read_is_a_defect() {
     seal(&engines, 5).await;
     engines.later().await.retain().await.unwrap();
     engines.execute_sql("drop trigger archives_are_not_updated; update archives set doc = '{}'");
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Changed, Some(1), Some(1))));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Changed, Some(1), Some(1))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -354,9 +354,9 @@ async fn records_of_an_archive_that_stays_unreadable_are_left_out_after_an_hour(
     assert_eq!(engines.engine.seal_audit().await.unwrap(), Sealing::Complete);
     let seal = newest(&engines).await.expect("later records are protected");
     assert!(seal.first == 1 && seal.last >= 7 && seal.records < seal.last, "{seal:?}");
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Missing, Some(1), Some(1))));
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Missing, Some(1), Some(1))));
     *engines.files.kept.lock().unwrap() = kept;
-    assert_eq!(defect(&engines, None).await, Some((ChainDefect::Added, Some(1), None)), "no seal proves them");
+    assert_eq!(defect(&engines, None).await, Some((ChainDefectKind::Added, Some(1), None)), "no seal proves them");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,7 @@ pub(crate) use records::{Cause, ChainRecords, Gap, Segment};
 pub use sealed::unsealed_audit_since;
 pub(crate) use sealed::{SealerMemory, readable, sealed_state};
 pub(crate) use verify::verify;
-pub use verify::{ChainBreak, ChainHead, Verification};
+pub use verify::{ChainDefect, ChainHead, Verification};
 
 /// Why the audit could not be sealed or verified.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt};
 
-use gpuaas_model::{ArchiveId, ChainDefect};
+use gpuaas_model::{ArchiveId, ChainDefectKind};
 use gpuaas_store::{AuditRecord, ChainedRecord, Page, Reader, Store, StoreError};
 use serde::Deserialize;
 
@@ -39,11 +39,11 @@ pub(crate) enum Cause {
 
 impl Gap {
     /// How the audit differs. Fails if the records may be readable later.
-    pub(super) fn defect(&self) -> Result<ChainDefect, ChainError> {
+    pub(super) fn defect(&self) -> Result<ChainDefectKind, ChainError> {
         match &self.cause {
-            Cause::Missing | Cause::Archive { error: ArchiveReadError::Missing, .. } => Ok(ChainDefect::Missing),
+            Cause::Missing | Cause::Archive { error: ArchiveReadError::Missing, .. } => Ok(ChainDefectKind::Missing),
             Cause::Unreadable(_) | Cause::Archive { error: ArchiveReadError::Changed(_), .. } => {
-                Ok(ChainDefect::Changed)
+                Ok(ChainDefectKind::Changed)
             }
             Cause::Archive { id, error: ArchiveReadError::Failed(why) } => {
                 Err(ChainError::Archive { archive: *id, record: self.first, why: why.clone() })

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use gpuaas_model::{ChainDefect, ChainResult, Timestamp};
+use gpuaas_model::{ChainDefectKind, ChainResult, Timestamp};
 use gpuaas_store::{AuditRecord, AuditSealRecord, ChainedSeal, Store, StoreError};
 use gpuaas_trust::TaskKey;
 
@@ -45,9 +45,9 @@ impl fmt::Display for ChainHead {
 
 /// A defect of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChainBreak {
+pub struct ChainDefect {
     /// How the chain differs.
-    pub defect: ChainDefect,
+    pub kind: ChainDefectKind,
     /// The number of the seal at fault; `None` if the defect is after the newest seal.
     pub seal: Option<u64>,
     /// The number of the record at fault; `None` if the seal does not tell which of its records it is.
@@ -72,7 +72,7 @@ pub struct Verification {
     /// When that seal was made.
     pub sealed_at: Option<Timestamp>,
     /// The first defects, in the order of the chain, at most `DEFECTS_MAX`.
-    pub defects: Vec<ChainBreak>,
+    pub defects: Vec<ChainDefect>,
     /// How many defects there are.
     pub defects_found: u64,
 }
@@ -133,7 +133,7 @@ impl Walk<'_> {
             }
             for ChainedSeal { number, seal } in seals {
                 if number == u64::MAX {
-                    self.report(ChainDefect::Changed, None, None, "a seal has no number".to_owned());
+                    self.report(ChainDefectKind::Changed, None, None, "a seal has no number".to_owned());
                     // It is behind all others.
                     break 'all;
                 }
@@ -146,7 +146,12 @@ impl Walk<'_> {
                     Some(seal) => self.check_seal(&seal).await?,
                     None => {
                         self.is_linked = false;
-                        self.report(ChainDefect::Changed, Some(number), None, format!("seal {number} cannot be read"));
+                        self.report(
+                            ChainDefectKind::Changed,
+                            Some(number),
+                            None,
+                            format!("seal {number} cannot be read"),
+                        );
                     }
                 }
                 self.number = number;
@@ -155,7 +160,7 @@ impl Walk<'_> {
         }
         if let Some(ChainHead { seal, .. }) = expected.filter(|_| !is_expected_found) {
             let detail = format!("the chain has no seal {seal}, which is the given head; it ends with {}", self.number);
-            self.report(ChainDefect::Missing, Some(*seal), None, detail);
+            self.report(ChainDefectKind::Missing, Some(*seal), None, detail);
         }
         Ok(())
     }
@@ -170,14 +175,14 @@ impl Walk<'_> {
             1 => format!("seal {next} is missing"),
             _ => format!("seals {next} to {} are missing", number - 1),
         };
-        self.report(ChainDefect::Missing, Some(next), None, detail);
+        self.report(ChainDefectKind::Missing, Some(next), None, detail);
     }
 
     /// Checks that the seal with the number of the expected one is that one. One that cannot be read is a defect anyway.
     fn check_expected(&mut self, expected: &ChainHead, seal: Option<&AuditSealRecord>) {
         if let Some(seal) = seal.filter(|seal| seal.digest != expected.digest) {
             let detail = format!("seal {} has the digest {}, not the given one", seal.number, seal.digest);
-            self.report(ChainDefect::Changed, Some(seal.number), None, detail);
+            self.report(ChainDefectKind::Changed, Some(seal.number), None, detail);
         }
     }
 
@@ -192,7 +197,7 @@ impl Walk<'_> {
         if (self.is_linked && !continues) || seal.first <= self.last || seal.last < seal.first {
             let number = seal.number;
             let detail = format!("seal {number} does not continue the seal before it");
-            self.report(ChainDefect::Changed, Some(number), None, detail);
+            self.report(ChainDefectKind::Changed, Some(number), None, detail);
         }
         // Never back: a seal of records that an earlier one covers would have them read twice.
         if seal.first > self.last && seal.last >= seal.first {
@@ -225,7 +230,7 @@ impl Walk<'_> {
             Some(key) => format!("seal {number} is not signed by its key {}", key.kid),
             None => format!("seal {number} names the key {}, which this control plane does not have", seal.key_id),
         };
-        self.report(ChainDefect::Signature, Some(number), None, detail);
+        self.report(ChainDefectKind::Signature, Some(number), None, detail);
         false
     }
 
@@ -243,9 +248,9 @@ impl Walk<'_> {
             return Ok(());
         }
         let (defect, how) = if read > *records {
-            (ChainDefect::Added, format!("{read} records are there, but {records} were sealed"))
+            (ChainDefectKind::Added, format!("{read} records are there, but {records} were sealed"))
         } else {
-            (ChainDefect::Changed, "at least one of them was changed since it was sealed".to_owned())
+            (ChainDefectKind::Changed, "at least one of them was changed since it was sealed".to_owned())
         };
         let only = (first == last).then_some(*first);
         self.report(defect, Some(*number), only, format!("records {first} to {last} differ from seal {number}: {how}"));
@@ -263,7 +268,7 @@ impl Walk<'_> {
             // The next records would get numbers that a seal covers.
             let seal = self.found.head.as_ref().map(|head| head.seal);
             let detail = format!("the counter is at {newest}, but a seal ends with record {sealed}");
-            self.report(ChainDefect::Changed, seal, None, detail);
+            self.report(ChainDefectKind::Changed, seal, None, detail);
             return Ok(());
         }
         let added = self.store.read().await?.chained_records(newest, 1).await?.pop();
@@ -272,7 +277,7 @@ impl Walk<'_> {
                 u64::MAX => "a record has no number".to_owned(),
                 _ => format!("record {number} is above the counter, which is at {newest}"),
             };
-            self.report(ChainDefect::Added, None, (number != u64::MAX).then_some(number), detail);
+            self.report(ChainDefectKind::Added, None, (number != u64::MAX).then_some(number), detail);
         }
         Ok(())
     }
@@ -282,7 +287,7 @@ impl Walk<'_> {
         match readable(self.store.read().await?.last_audit().await)? {
             Ok(newest) => Ok(Some(newest)),
             Err(why) => {
-                self.report(ChainDefect::Changed, None, None, format!("the counter of the records: {why}"));
+                self.report(ChainDefectKind::Changed, None, None, format!("the counter of the records: {why}"));
                 Ok(None)
             }
         }
@@ -308,7 +313,7 @@ impl Walk<'_> {
                             Some(record) => take(record),
                             None => {
                                 let detail = format!("record {number} cannot be read");
-                                self.report(ChainDefect::Changed, seal, Some(number), detail);
+                                self.report(ChainDefectKind::Changed, seal, Some(number), detail);
                             }
                         }
                     }
@@ -323,10 +328,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn report(&mut self, defect: ChainDefect, seal: Option<u64>, record: Option<u64>, detail: String) {
+    fn report(&mut self, kind: ChainDefectKind, seal: Option<u64>, record: Option<u64>, detail: String) {
         self.found.defects_found += 1;
         if self.found.defects.len() < DEFECTS_MAX {
-            self.found.defects.push(ChainBreak { defect, seal, record, detail });
+            self.found.defects.push(ChainDefect { kind, seal, record, detail });
         }
     }
 }

@@ -68,8 +68,7 @@ impl Engine {
                             | Change::Operation(_)
                             | Change::Token(_)
                             | Change::Keys
-                            | Change::Sealing
-                            | Change::Audit,
+                            | Change::Sealing,
                         ) => {}
                         Ok(Change::Missed) | Err(RecvError::Lagged(_)) if has_missed => {}
                         Ok(Change::Missed) | Err(RecvError::Lagged(_)) => {

@@ -59,7 +59,7 @@ pub async fn verify(
     let first = verified.defects.first();
     if let Some(first) = first {
         let defects = verified.defects_found;
-        tracing::error!(defects, first = %first.defect, detail = first.detail, "the chain of the audit is broken");
+        tracing::error!(defects, first = %first.kind, detail = first.detail, "the chain of the audit is broken");
     }
     let metadata = json!({
         "result": verified.result().as_str(), "records": verified.records, "seals": verified.seals,

@@ -26,7 +26,7 @@ pub(crate) async fn without_a_commit_there_is_no_hint(database: Database) {
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
     drop(tx);
     let mut tx = store.begin().await.unwrap();
-    tx.insert_project(&given::project("lab")).await.unwrap();
+    tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(changes.try_recv(), Err(TryRecvError::Empty));
 }
