@@ -41,6 +41,14 @@ const SCANS: &[(&str, &str)] = &[
     ("select stream from streams", "once an hour; one row per project"),
     ("select sha256 from archives order by id", "a backup reads all of them"),
     ("select sequence, at from audit order by sequence desc limit 1", "reads one row"),
+    (
+        "insert into events (sequence, stream, at, kind, subject_kind, subject_id",
+        "an import of a release is written to every project",
+    ),
+    (
+        "insert into streams (stream, last_sequence) select 'project/'",
+        "an import of a release is written to every project",
+    ),
 ];
 
 /// The SQL statements in this crate's source, except those that are assembled at run time.

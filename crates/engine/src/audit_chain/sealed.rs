@@ -1,17 +1,16 @@
 //! How far the audit is sealed, according to its rows and to what this process remembers of them.
 
 use std::{
-    collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use gpuaas_model::{ArchiveId, Timestamp};
+use gpuaas_model::Timestamp;
 use gpuaas_store::{AuditSealRecord, Reader, StoreError};
 
 use super::{Cause, ChainError, ChainHead, Gap};
 
-/// Records are sealed without those of an archive after it could not be read for this long. The store of archives may be unmounted for a
+/// Records are sealed without those of archives that could not be read for this long. The store of archives may be unmounted for a
 /// maintenance; an archive that was only claimed is never readable.
 const ARCHIVE_AWAITED: Duration = Duration::from_secs(3_600);
 
@@ -20,8 +19,8 @@ const ARCHIVE_AWAITED: Duration = Duration::from_secs(3_600);
 pub(crate) struct SealerMemory {
     /// The newest seal that this process wrote or read.
     newest: Mutex<Option<ChainHead>>,
-    /// The archives that could not be read since the last seal, each with the time of the first attempt.
-    unreadable: Mutex<BTreeMap<ArchiveId, Timestamp>>,
+    /// When an archive could not be read for the first time since the last seal. One wait is enough for all of them: the store has them all.
+    unreadable_since: Mutex<Option<Timestamp>>,
 }
 
 impl SealerMemory {
@@ -38,13 +37,13 @@ impl SealerMemory {
     /// Remembers that a seal was written.
     pub(crate) fn sealed(&self, seal: &AuditSealRecord) {
         self.remember(seal);
-        lock(&self.unreadable).clear();
+        *lock(&self.unreadable_since) = None;
     }
 
     /// Fails if the records of a gap may be readable soon, so that they must not be left out of a seal yet.
     pub(crate) fn check_gap(&self, gap: &Gap, now: Timestamp) -> Result<(), ChainError> {
         let Cause::Archive { id, error } = &gap.cause else { return Ok(()) };
-        let since = *lock(&self.unreadable).entry(*id).or_insert(now);
+        let since = *lock(&self.unreadable_since).get_or_insert(now);
         if now.since(since) < ARCHIVE_AWAITED {
             return Err(ChainError::Archive { archive: *id, record: gap.first, why: error.to_string() });
         }
