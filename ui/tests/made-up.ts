@@ -68,14 +68,15 @@ export class MadeUp {
 }
 
 export const test = base.extend<{ serve: (settings?: Settings) => Promise<MadeUp> }>({
-  // eslint-disable-next-line no-empty-pattern -- Playwright reads the names of a fixture's dependencies from this pattern.
-  serve: async ({}, use) => {
+  serve: async ({ context }, use) => {
     const started: MadeUp[] = [];
     await use(async (settings) => {
       const server = await MadeUp.start(settings);
       started.push(server);
       return server;
     });
+    // A test may end while one of its routes still answers a request of the page.
+    await Promise.all([context, ...context.pages()].map((of) => of.unrouteAll({ behavior: "ignoreErrors" })));
     started.forEach((server) => {
       server.stop();
     });

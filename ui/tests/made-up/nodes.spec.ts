@@ -80,7 +80,7 @@ for (const [nodes, kind] of [
     await expect(cell).toBeVisible();
     expect(await isCut()).toBe(false);
     await expect(cell, "it has no clip of its own").not.toHaveAttribute("data-cut");
-    await page.setViewportSize({ width: 800, height: 1_400 });
+    await page.setViewportSize({ width: 900, height: 1_400 });
     await expect.poll(isCut).toBe(true);
     if (kind === "long") await expect(cell).toHaveAttribute("data-cut");
     await expect(cell).toHaveCSS("text-overflow", "ellipsis");
